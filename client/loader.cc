@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "client/loader_internal.h"
+#include "client/data_loader_impl.h"
 #include "client/receive/open_host_loader.h"
 #include "client/repeat_loader.h"
 #include "client/torch/torch_device.h"

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/receive/describe.h"
+#include "client/receive/server_queries.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/data_service.pb.h"

@@ -9,7 +9,7 @@
 
 #include "client/diagnosis/run_summary.h"
 #include "trainer/evaluation.h"
-#include "trainer/logs/event_file.h"
+#include "trainer/monitoring/event_file.h"
 
 namespace millrace {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/receive/describe.h"
+#include "client/receive/server_queries.h"
 #include "common/count_text.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "client/receive/describe.h"
+#include "client/receive/server_queries.h"
 
 namespace millrace {
 

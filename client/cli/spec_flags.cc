@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/receive/describe.h"
 #include "client/receive/endpoint.h"
+#include "client/receive/server_queries.h"
 #include "common/clean_text.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"

@@ -33,8 +33,8 @@ struct RunTimes {
   // The GPU copied and transformed batches, in parallel with other work.
   double device_copy_seconds = 0;
 
-  // Parts of the steps (trainer/logs/step_timer.h), by the device's clock where
-  // the device has one.
+  // Parts of the steps (trainer/monitoring/step_timer.h), by the device's clock
+  // where the device has one.
   double forward_seconds = 0;
   double backward_seconds = 0;  // includes waits for the other ranks
   double optimizer_seconds = 0;

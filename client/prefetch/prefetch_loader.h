@@ -4,7 +4,7 @@
 // assembles frames straight into their slots; the consumer takes batches from
 // ReadyQueue in the order of the plan. It knows no gRPC.
 //
-// This is the one place that retries; call_failure.h has the rules.
+// This is the one place that retries; retry_rule.h has the rules.
 //
 // The window is fixed, or adapted by WindowControl, which gives unused slots
 // back to the allocator one by one.

@@ -6,12 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/prefetch/retry_backoff.h"
 
 namespace millrace {
 namespace {
-
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
-constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
 // Even the slowest server keeps this weight, so that the client notices when it
 // becomes faster.
@@ -170,13 +168,9 @@ uint32_t ServerSet::Failed(ServerId id, absl::Time asked, absl::Time now,
   if (server == nullptr) return 0;
   if (server->failures > 0 && asked <= server->failed_at) return 0;
   server->failed_at = now;
-  const absl::Duration backoff = std::min(
-      kMaxBackoff,
-      kFirstBackoff * (int64_t{1} << std::min<uint32_t>(server->failures, 10)));
-  // Half of the delay is random, so that clients do not come back together. A
-  // server that was left out stays left out.
-  server->not_before =
-      std::max(server->not_before, now + backoff / 2 + backoff / 2 * Jitter());
+  // A server that was left out stays left out.
+  server->not_before = std::max(server->not_before,
+                                now + RetryBackoff(server->failures, Jitter()));
   server->why = std::string(why);
   return ++server->failures;
 }
@@ -185,7 +179,7 @@ void ServerSet::Paused(ServerId id, absl::Time now, absl::Duration delay) {
   Server* server = Find(id);
   if (server == nullptr) return;
   server->not_before =
-      std::max(server->not_before, now + delay + delay / 4 * Jitter());
+      std::max(server->not_before, now + RetryPause(delay, Jitter()));
   server->why = "busy";
 }
 

@@ -2,7 +2,7 @@
 // server's own status, or gRPC's in words that a person can act on.
 //
 // What it is not: it does not decide about retries (client/prefetch/
-// call_failure.h does).
+// retry_rule.h does).
 //
 // Pure function, safe from any thread.
 //

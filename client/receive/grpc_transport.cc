@@ -441,7 +441,8 @@ absl::Status GrpcTransport::TakeShared(Call* call) {
       call->shared->Find(frame_.header.shared(), frame_.header.payload_bytes());
   if (!found.ok()) return found.status();
   frame_.header.clear_shared();
-  frame_.compression = COMPRESSION_NONE;  // bytes in memory are never packed
+  // Bytes in shared memory are never compressed.
+  frame_.compression = COMPRESSION_NONE;
   frame_.data.assign(1, found->data);
   frame_.data_bytes = found->data.size();
   frame_.hold = std::move(found->hold);

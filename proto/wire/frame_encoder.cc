@@ -25,7 +25,7 @@ char* PutNumber(uint32_t field, uint64_t value, char* out) {
 
 std::string EncodeFirstFramePrefix(const BatchHeader& header,
                                    uint64_t data_bytes,
-                                   const FramePacking& packing) {
+                                   const FrameCompression& compression) {
   const size_t header_bytes = header.ByteSizeLong();
   std::string prefix;
   // One allocation: the header, its tag and length, and the numbers.
@@ -36,19 +36,19 @@ std::string EncodeFirstFramePrefix(const BatchHeader& header,
   end = PutVarint(header_bytes, end);
   prefix.append(buffer, end - buffer);
   header.AppendToString(&prefix);
-  prefix.append(
-      buffer, EncodeFramePrefix(header.step(), 0, data_bytes, buffer, packing));
+  prefix.append(buffer, EncodeFramePrefix(header.step(), 0, data_bytes, buffer,
+                                          compression));
   return prefix;
 }
 
 size_t EncodeFramePrefix(uint64_t step, uint64_t offset, uint64_t data_bytes,
-                         char* out, const FramePacking& packing) {
+                         char* out, const FrameCompression& compression) {
   char* end = PutNumber(wire::kFrameStep, step, out);
   end = PutNumber(wire::kFrameOffset, offset, end);
   // Before `data`, although their numbers are higher: the payload comes last.
-  end = PutNumber(wire::kFrameCompression, packing.compression, end);
-  end = PutNumber(wire::kFrameRawBytes, packing.raw_bytes, end);
-  end = PutNumber(wire::kFrameDeltaStride, packing.delta_stride, end);
+  end = PutNumber(wire::kFrameCompression, compression.method, end);
+  end = PutNumber(wire::kFrameRawBytes, compression.raw_bytes, end);
+  end = PutNumber(wire::kFrameDeltaStride, compression.delta_stride, end);
   // Written also when it is empty, which protobuf allows: one form for all.
   *end++ = static_cast<char>(wire::Tag(wire::kFrameData, wire::kLength));
   end = PutVarint(data_bytes, end);

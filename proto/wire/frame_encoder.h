@@ -24,12 +24,12 @@
 namespace millrace {
 
 // Three fields, each a one-byte tag and a varint of at most ten bytes; with a
-// packing three more, of two-byte tags and one, ten and five bytes.
+// compression three more, of two-byte tags and one, ten and five bytes.
 inline constexpr size_t kMaxFramePrefixBytes = 33 + 22;
 
-// How `data` is packed (frame_packing.h); as it is, by default.
-struct FramePacking {
-  Compression compression = COMPRESSION_NONE;
+// How `data` is compressed (frame_compression.h); default: not at all.
+struct FrameCompression {
+  Compression method = COMPRESSION_NONE;
   uint64_t raw_bytes = 0;
   uint32_t delta_stride = 0;
 };
@@ -38,12 +38,12 @@ struct FramePacking {
 // `offset` is 0.
 std::string EncodeFirstFramePrefix(const BatchHeader& header,
                                    uint64_t data_bytes,
-                                   const FramePacking& packing = {});
+                                   const FrameCompression& compression = {});
 
 // A later frame. Writes at most kMaxFramePrefixBytes to `out` and returns how
 // many. Allocates nothing.
 size_t EncodeFramePrefix(uint64_t step, uint64_t offset, uint64_t data_bytes,
-                         char* out, const FramePacking& packing = {});
+                         char* out, const FrameCompression& compression = {});
 
 }  // namespace millrace
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/bulk_copy.h"
-#include "proto/wire/frame_packing.h"
+#include "proto/wire/frame_compression.h"
 #include "proto/wire/version.h"
 #include "proto/wire/wire_format.h"
 
@@ -280,8 +280,8 @@ absl::Status CopyFrameData(const FrameView& frame,
   }
   uint8_t* out = payload.data() + frame.offset;
   if (frame.compression != COMPRESSION_NONE) {
-    return UnpackFrame(frame.data, frame.compression, frame.delta_stride,
-                       {out, bytes});
+    return DecompressFrame(frame.data, frame.compression, frame.delta_stride,
+                           {out, bytes});
   }
   const bool large = payload.size() >= kBulkPayloadBytes;
   for (absl::string_view piece : frame.data) {

@@ -38,7 +38,8 @@ struct FrameView {
   uint64_t step = 0;
   uint64_t offset = 0;      // of `data` in the payload; not checked here
   uint64_t data_bytes = 0;  // of all pieces together
-  // How `data` is packed; raw_bytes and delta_stride say nothing without it.
+  // How `data` is compressed; raw_bytes and delta_stride say nothing without
+  // it.
   int compression = COMPRESSION_NONE;  // maybe one that is not known here
   uint64_t raw_bytes = 0;
   uint32_t delta_stride = 0;
@@ -61,9 +62,9 @@ struct FrameView {
 absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
                         FrameView* frame);
 
-// Copies or unpacks the frame's data to payload + frame.offset. DataLoss when
-// it does not lie within `payload`, nothing is copied then, or when it cannot
-// be unpacked: its place in `payload` is then unspecified.
+// Copies or decompresses the frame's data to payload + frame.offset. DataLoss
+// when it does not lie within `payload`, nothing is copied then, or when it
+// cannot be decompressed: its place in `payload` is then unspecified.
 absl::Status CopyFrameData(const FrameView& frame, absl::Span<uint8_t> payload);
 
 }  // namespace millrace

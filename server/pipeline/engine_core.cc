@@ -14,12 +14,12 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
-#include "proto/retry_delay.h"
+#include "proto/retry_hint.h"
 #include "server/decode/limits.h"
-#include "server/pipeline/built/pipeline_bytes.h"
-#include "server/pipeline/built/pipeline_cache.h"
+#include "server/pipeline/built_pipeline/pipeline_bytes.h"
+#include "server/pipeline/built_pipeline/pipeline_cache.h"
 #include "server/pipeline/row/worker_state.h"
-#include "server/pipeline/stage/operator_catalog.h"
+#include "server/pipeline/stage/loaded_operator_catalog.h"
 #include "server/pipeline/step_run.h"
 #include "server/pipeline/thread_tuning.h"
 #include "server/pipeline/threads/fair_queue.h"
@@ -66,7 +66,7 @@ constexpr char kOpening[] = "(opening pipelines)";
 
 // ResourceExhausted, which a client retries after a delay.
 absl::Status AskAgain(std::string why) {
-  return WithRetryDelay(absl::ResourceExhaustedError(std::move(why)), "plan");
+  return WithRetryHint(absl::ResourceExhaustedError(std::move(why)), "plan");
 }
 
 // The scratch memory that one worker needs for a dataset's images with the
@@ -128,7 +128,7 @@ class EngineImpl final : public Engine {
         decoder_digest_(options.decoder_digest),
         refuse_synthetic_(options.refuse_synthetic),
         loaded_(options.operators),
-        operators_(NewOperatorCatalog(options.operators)),
+        operators_(NewLoadedOperatorCatalog(options.operators)),
         weights_(options.dataset_weights),
         cache_(options.max_cached_pipelines,
                std::max(use.pipelines, kLeastPipelineBytes)),
@@ -582,7 +582,7 @@ class EngineImpl final : public Engine {
           "the range of steps is empty: request at least one step");
     }
     MR_RETURN_IF_ERROR(pipeline.MaxPayloadBytes(range.world_size).status());
-    const StepTable& steps = pipeline.plan().steps();
+    const EpochSteps& steps = pipeline.plan().steps();
     // The first step is checked separately, so that the message names the
     // requested step.
     MR_RETURN_IF_ERROR(

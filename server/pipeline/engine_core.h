@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "server/pipeline/built/built_pipeline.h"
+#include "server/pipeline/built_pipeline/built_pipeline.h"
 #include "server/pipeline/engine.h"
 #include "server/pipeline/threads/thread_tuner.h"
 

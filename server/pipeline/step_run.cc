@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/mutex.h"
-#include "proto/retry_delay.h"
+#include "proto/retry_hint.h"
 #include "server/pipeline/reading/batch_reads.h"
 #include "server/pipeline/row/row_filler.h"
 #include "server/pipeline/threads/thread_waits.h"
@@ -719,7 +719,7 @@ void StepRun::FinishIfDone() {
     if (absl::IsResourceExhausted(status_)) {
       // Also for a single allocation that failed. A client treats
       // ResourceExhausted without a delay as final.
-      status_ = WithRetryDelay(std::move(status_), "pipeline");
+      status_ = WithRetryHint(std::move(status_), "pipeline");
     }
     // Moved, not copied: the receiver may be on another thread, and
     // ThreadSanitizer does not see the library that changes the reference count

@@ -57,14 +57,15 @@ absl::StatusOr<Plan> Plan::Create(const PipelineSpec& resolved,
   const bool scheduled =
       (sources > 1 && !resolved.concatenate()) || resolved.epoch_samples() > 0;
   if (resolved.epoch_samples() > 0) samples = resolved.epoch_samples();
-  MR_ASSIGN_OR_RETURN(
-      StepTable steps,
-      StepTable::Create(samples, resolved.batch_size(), resolved.last_batch()));
+  MR_ASSIGN_OR_RETURN(EpochSteps steps,
+                      EpochSteps::Create(samples, resolved.batch_size(),
+                                         resolved.last_batch()));
   std::optional<SourceSchedule> schedule;
   if (scheduled) {
     samples = WholeBatches(resolved, samples);
-    MR_ASSIGN_OR_RETURN(steps, StepTable::Create(samples, resolved.batch_size(),
-                                                 resolved.last_batch()));
+    MR_ASSIGN_OR_RETURN(steps,
+                        EpochSteps::Create(samples, resolved.batch_size(),
+                                           resolved.last_batch()));
     std::vector<double> weights;
     for (const Source& source : resolved.sources()) {
       weights.push_back(source.weight());

@@ -33,9 +33,9 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 #include "server/plan/epoch_order.h"
+#include "server/plan/epoch_steps.h"
 #include "server/plan/keys.h"
 #include "server/plan/source_schedule.h"
-#include "server/plan/steps.h"
 #include "server/plan/subset.h"
 
 namespace millrace {
@@ -68,7 +68,7 @@ class Plan {
   }
 
   const PipelineSpec& spec() const { return spec_; }
-  const StepTable& steps() const { return steps_; }
+  const EpochSteps& steps() const { return steps_; }
   const std::string& fingerprint() const { return fingerprint_; }
   const std::string& hash() const { return hash_; }
   // Set for a plan that decodes images; otherwise empty.
@@ -133,11 +133,11 @@ class Plan {
   Epoch ForEpoch(uint64_t epoch) const { return Epoch(*this, epoch); }
 
  private:
-  Plan(PipelineSpec spec, StepTable steps)
+  Plan(PipelineSpec spec, EpochSteps steps)
       : spec_(std::move(spec)), steps_(steps) {}
 
   PipelineSpec spec_;
-  StepTable steps_;
+  EpochSteps steps_;
   std::vector<SubsetCut> cuts_;  // of each source
   // Without a schedule: the first place of each source in the concatenated
   // order.

@@ -36,10 +36,10 @@ grpc::Slice WholePayload(std::shared_ptr<BatchPayload> payload,
 }  // namespace
 
 BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
-                         BatchPacking packing)
+                         BatchCompression compression)
     : header_(std::move(batch.header)),
       payload_bytes_(header_.payload_bytes()),
-      packing_(std::move(packing)) {
+      compression_(std::move(compression)) {
   // The frames of a batch are made when the connection is free for the first
   // one.
   if (batch.whole != SteadyTime()) {
@@ -65,13 +65,13 @@ BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
 grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
   uint64_t bytes = payload_bytes_ - offset_;
   uint64_t data_bytes = bytes;
-  FramePacking packing;
-  if (part_ < packing_.size()) {
-    const PackedPart& part = packing_[part_++];
+  FrameCompression compression;
+  if (part_ < compression_.size()) {
+    const CompressedPart& part = compression_[part_++];
     bytes = part.raw_bytes;
     data_bytes = part.data_bytes;
-    if (part.packed) {
-      packing = {COMPRESSION_ZSTD, part.raw_bytes, part.delta_stride};
+    if (part.compressed) {
+      compression = {COMPRESSION_ZSTD, part.raw_bytes, part.delta_stride};
     }
   } else if (bytes > most_bytes + most_bytes / 4) {
     // A remainder slightly larger than a frame is sent with the last frame.
@@ -81,7 +81,7 @@ grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
   grpc::Slice slices[2];
   if (!started_) {
     slices[0] =
-        grpc::Slice(EncodeFirstFramePrefix(header_, data_bytes, packing));
+        grpc::Slice(EncodeFirstFramePrefix(header_, data_bytes, compression));
     if (lent_ != nullptr) lent_->told = true;
   } else {
     // gRPC keeps a prefix this short inside the slice and allocates no memory
@@ -89,7 +89,7 @@ grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
     char prefix[kMaxFramePrefixBytes];
     slices[0] =
         grpc::Slice(prefix, EncodeFramePrefix(header_.step(), offset_,
-                                              data_bytes, prefix, packing));
+                                              data_bytes, prefix, compression));
   }
   started_ = true;
   if (bytes == 0) return grpc::ByteBuffer(slices, 1);

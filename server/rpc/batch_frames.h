@@ -20,18 +20,18 @@
 
 #include "proto/wire/version.h"
 #include "server/batch/filled_batch.h"
+#include "server/rpc/compress_batch.h"
 #include "server/rpc/live_payloads.h"
-#include "server/rpc/pack_batch.h"
 
 namespace millrace {
 
 class BatchFrames {
  public:
-  // `packing` is PackBatch()'s of this batch.
+  // `compression` is CompressBatch()'s of this batch.
   BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
-              BatchPacking packing = {});
+              BatchCompression compression = {});
 
-  // The next Frame message. If the payload is not packed, the frame carries
+  // The next Frame message. If the payload is not compressed, the frame carries
   // about `most_bytes` of it. Every batch has at least one frame, also a batch
   // without payload.
   grpc::ByteBuffer Next(uint64_t most_bytes = kFrameDataBytes);
@@ -53,8 +53,8 @@ class BatchFrames {
   std::unique_ptr<Lent> lent_;
   uint64_t payload_bytes_;  // to send
   grpc::Slice payload_;     // of the whole; frames are parts of it
-  BatchPacking packing_;
-  size_t part_ = 0;  // of packing_, the next one
+  BatchCompression compression_;
+  size_t part_ = 0;  // of compression_, the next one
   uint64_t offset_ = 0;
   bool started_ = false;
 };

@@ -19,8 +19,8 @@
 #include "proto/grpc_status.h"
 #include "server/rpc/batch_frames.h"
 #include "server/rpc/client_shares.h"
+#include "server/rpc/compress_batch.h"
 #include "server/rpc/frame_size.h"
-#include "server/rpc/pack_batch.h"
 #include "server/rpc/stream_registry.h"
 
 namespace millrace {
@@ -51,7 +51,7 @@ BatchStream::Deferred CancelCall(grpc::CallbackServerContext* context,
 // A batch that waits to be written. `made`: when the engine delivered it.
 struct BatchStream::Outgoing {
   FilledBatch batch;
-  BatchPacking packing;
+  BatchCompression compression;
   SteadyTime made;
 };
 
@@ -117,8 +117,8 @@ struct BatchStream::State {
     range = std::move(steps.range);
     end_step = range.first_step + range.step_count;
     next_step = range.first_step;
-    packs = pipeline->description().resolved_spec().compression() ==
-            COMPRESSION_ZSTD;
+    compresses = pipeline->description().resolved_spec().compression() ==
+                 COMPRESSION_ZSTD;
     share = std::move(its_share);
   }
 
@@ -167,7 +167,7 @@ struct BatchStream::State {
       if (!current.has_value() && !ready.empty()) {
         Outgoing& next = ready.front();
         current.emplace(std::move(next.batch), environment.live_payloads,
-                        std::move(next.packing));
+                        std::move(next.compression));
         current_made = next.made;
         ready.pop_front();
       }
@@ -226,7 +226,7 @@ struct BatchStream::State {
   std::shared_ptr<const Pipeline> pipeline;
   StepRange range;
   uint64_t end_step = 0;
-  bool packs = false;
+  bool compresses = false;
 
   Mutex mu;
   // Null after OnDone, in which gRPC deletes the stream. Used without the lock
@@ -400,9 +400,11 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
       Outgoing outgoing;
       outgoing.batch = std::move(batch);
       outgoing.made = std::chrono::steady_clock::now();
-      // Packed here, on a worker and without the lock, so that several batches
-      // are packed in parallel.
-      if (state->packs) outgoing.packing = PackBatch(outgoing.batch);
+      // Compressed here, on a worker and without the lock, so that several batches
+      // are compressed in parallel.
+      if (state->compresses) {
+        outgoing.compression = CompressBatch(outgoing.batch);
+      }
       Action action;
       BatchStream* stream = nullptr;
       {
@@ -477,7 +479,7 @@ void BatchStream::OnWriteDone(bool ok) {
       state.Abandon(absl::CancelledError("the client is gone"), &action);
     } else if (state.current.has_value() && state.current->done()) {
       const BatchHeader& header = state.current->header();
-      RpcCounters& counters = *environment_.counters;
+      StatusCounters& counters = *environment_.counters;
       counters.batches_sent.fetch_add(1, std::memory_order_relaxed);
       counters.samples_sent.fetch_add(header.local_valid(),
                                       std::memory_order_relaxed);

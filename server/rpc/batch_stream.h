@@ -35,8 +35,8 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "server/pipeline/engine.h"
-#include "server/rpc/counters.h"
 #include "server/rpc/live_payloads.h"
+#include "server/rpc/status_counters.h"
 
 namespace millrace {
 
@@ -51,7 +51,7 @@ struct StreamEnvironment {
   uint64_t max_streams = 0;
   StreamRegistry* registry = nullptr;
   ClientShares* shares = nullptr;
-  std::shared_ptr<RpcCounters> counters;
+  std::shared_ptr<StatusCounters> counters;
   std::shared_ptr<LivePayloads> live_payloads;
   LocalServer* local = nullptr;  // null: no memory is shared
 };

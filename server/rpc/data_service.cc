@@ -18,7 +18,7 @@
 #include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
-#include "proto/retry_delay.h"
+#include "proto/retry_hint.h"
 #include "proto/wire/message_digest.h"
 #include "proto/wire/same_host.h"
 #include "proto/wire/version.h"
@@ -207,7 +207,7 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
 void DataServiceImpl::FillStatus(GetStatusResponse* response) const {
   const Engine::Stats stats = environment_.engine->stats();
   const ByteBudget& budget = *environment_.budget;
-  const RpcCounters& counters = *environment_.counters;
+  const StatusCounters& counters = *environment_.counters;
   response->set_version(kMillraceVersion);
   response->set_protocol_version(kProtocolVersion);
   response->set_content_revision(content_revision_);
@@ -311,9 +311,9 @@ absl::Status DataServiceImpl::StartExplaining(
   }
   MutexLock lock(explain_mu_);
   if (explaining_) {
-    return WithRetryDelay(absl::ResourceExhaustedError(
-                              "the server explains another batch now; retry"),
-                          "rpc");
+    return WithRetryHint(absl::ResourceExhaustedError(
+                             "the server explains another batch now; retry"),
+                         "rpc");
   }
   if (explainer_.joinable()) explainer_.join();  // it has no task left
   auto explain = [this, reactor, context, response, answer_seed,
@@ -339,7 +339,7 @@ absl::Status DataServiceImpl::StartExplaining(
   try {
     explainer_ = std::thread(std::move(explain));
   } catch (const std::system_error& error) {
-    return WithRetryDelay(
+    return WithRetryHint(
         absl::ResourceExhaustedError(absl::StrCat(
             "the system cannot start a thread to explain a batch (",
             error.what(), "); retry")),
@@ -376,7 +376,7 @@ absl::Status DataServiceImpl::CheckRunning() const {
 absl::Status DataServiceImpl::CheckRoomForStream() const {
   const uint64_t active = environment_.counters->active_streams.load();
   if (active < environment_.max_streams) return absl::OkStatus();
-  return WithRetryDelay(
+  return WithRetryHint(
       absl::ResourceExhaustedError(absl::StrCat(
           active,
           " GetBatches calls are in flight and the maximum of this server is ",

@@ -31,7 +31,7 @@
 #include "server/rpc/data_service.h"
 #include "server/rpc/listen_address.h"
 #include "server/rpc/listen_sockets.h"
-#include "server/rpc/memory_tender.h"
+#include "server/rpc/memory_return.h"
 #include "server/rpc/open_connections.h"
 #include "server/rpc/request_counts.h"
 #include "server/rpc/server_probe.h"
@@ -78,7 +78,7 @@ class RpcServerImpl final : public RpcServer {
       : options_(options),
         address_(std::move(address)),
         local_(std::move(local)),
-        counters_(std::make_shared<RpcCounters>()),
+        counters_(std::make_shared<StatusCounters>()),
         live_payloads_(std::make_shared<LivePayloads>()),
         shares_(options.engine->batch_budget_bytes()),
         memory_({.expected_bytes = options.budget->capacity() + kOutsideBudget,
@@ -274,11 +274,11 @@ class RpcServerImpl final : public RpcServer {
   const Options options_;
   const ListenAddress address_;
   const std::unique_ptr<LocalServer> local_;  // may be null
-  const std::shared_ptr<RpcCounters> counters_;
+  const std::shared_ptr<StatusCounters> counters_;
   const std::shared_ptr<LivePayloads> live_payloads_;
   ClientShares shares_;
   // Used only by the registry's thread.
-  MemoryTender memory_;
+  MemoryReturn memory_;
   const std::chrono::nanoseconds look_interval_;
   StalledRequests stalled_;
   SteadyTime next_look_;

@@ -25,7 +25,7 @@ constexpr std::chrono::seconds kTendInterval{1};
 }  // namespace
 
 StreamRegistry::StreamRegistry(Options options,
-                               std::shared_ptr<RpcCounters> counters)
+                               std::shared_ptr<StatusCounters> counters)
     : options_(std::move(options)),
       counters_(std::move(counters)),
       watcher_([this] { Watch(); }) {}

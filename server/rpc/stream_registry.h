@@ -24,7 +24,7 @@
 #include "common/mutex.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
-#include "server/rpc/counters.h"
+#include "server/rpc/status_counters.h"
 
 namespace millrace {
 
@@ -50,7 +50,7 @@ class StreamRegistry {
     std::function<void(bool idle)> tend;
   };
 
-  StreamRegistry(Options options, std::shared_ptr<RpcCounters> counters);
+  StreamRegistry(Options options, std::shared_ptr<StatusCounters> counters);
   // Every stream must be gone.
   ~StreamRegistry();
 
@@ -91,7 +91,7 @@ class StreamRegistry {
   void SayFullShares(SteadyTime now, SteadyTime since);
 
   const Options options_;
-  const std::shared_ptr<RpcCounters> counters_;
+  const std::shared_ptr<StatusCounters> counters_;
 
   // Taken before the locks of streams; no stream takes it under a lock of its
   // own.

@@ -18,8 +18,9 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
-#include "server/storage/packed_set.h"
+#include "server/storage/format_registry.h"
 #include "server/storage/shard_paths.h"
+#include "server/storage/shard_set.h"
 
 namespace millrace {
 namespace {

@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/operators/operators.h"
+#include "server/storage/format_registry.h"
 #include "server/storage/operator/operator_source.h"
 #include "server/storage/shard_format.h"
 #include "server/storage/shard_paths.h"

@@ -1,7 +1,7 @@
 // What a storage format must be able to do: open a set of shard files as one
 // RecordSource, and write one shard file. open.h and dataset_writer.h are the
 // only users; each format is one folder beside this file and one line in
-// formats.cc.
+// format_registry.cc.
 //
 // ShardFormat is stateless and thread-safe. A ShardWriter belongs to one
 // thread at a time.
@@ -9,7 +9,6 @@
 #ifndef MILLRACE_SERVER_STORAGE_SHARD_FORMAT_H_
 #define MILLRACE_SERVER_STORAGE_SHARD_FORMAT_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,22 +54,6 @@ class ShardFormat {
   virtual absl::StatusOr<std::unique_ptr<ShardWriter>> NewShardWriter(
       const std::string& path, const Schema& schema) const = 0;
 };
-
-// The format of that scheme. InvalidArgument: there is none; lists them.
-// Unimplemented: this program was built without it.
-absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme);
-
-// The scheme of the format whose files begin so, also when this program was
-// built without it; empty: of none.
-inline constexpr size_t kFormatStartBytes = 24;
-absl::string_view SchemeOfStart(absl::string_view start);
-
-// Splits "lmdb:PATH". InvalidArgument: no scheme; shows how to write it.
-struct DatasetUri {
-  std::string scheme;
-  std::string path;
-};
-absl::StatusOr<DatasetUri> ParseDatasetUri(absl::string_view uri);
 
 }  // namespace millrace
 

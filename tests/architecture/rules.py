@@ -54,8 +54,8 @@ HEADERS = [
     ("gRPC", r"grpc(pp)?/.*|proto/.*\.grpc\.pb\.h",
      ["server/rpc/", "client/receive/", "proto/", "tests/"]),
     ("libtorch", r"(torch|ATen|c10|c10d|caffe2)/.*",
-     ["client/loader.h", "client/loader.cc", "client/loader_internal.h",
-      "client/loader_internal.cc", "client/torch/", "trainer/", "docs/example/", "tests/client/",
+     ["client/loader.h", "client/loader.cc", "client/data_loader_impl.h",
+      "client/data_loader_impl.cc", "client/torch/", "trainer/", "docs/example/", "tests/client/",
       "tests/trainer/", "tests/bench/memory_train.cc"]),
     ("gloo", r"gloo/.*", ["trainer/ddp/"]),
     ("LMDB", r"lmdb\.h", ["server/storage/lmdb/", "tests/server/storage/"]),
@@ -69,7 +69,7 @@ HEADERS = [
     ("Google Benchmark", r"benchmark/.*", ["tests/"]),
     ("Cairo", r"(cairo/)?cairo[\w-]*\.h", ["common/picture/picture_plugin.cc"]),
     ("dlopen", r"dlfcn\.h", ["common/plug_in.cc", "server/operators/", "client/torch/",
-                            "trainer/logs/device_load.cc", "tests/"]),
+                            "trainer/monitoring/device_load.cc", "tests/"]),
     # The programs parse their flags with common/program/flag_set.h.
     ("Abseil's flags", r"absl/flags/.*", ["tests/"]),
 ]

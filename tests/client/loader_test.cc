@@ -14,7 +14,7 @@
 #include "client/audit/audit_check.h"
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
-#include "client/loader_internal.h"
+#include "client/data_loader_impl.h"
 #include "tests/client/torch/fake_device.h"
 #include "tests/client/torch/fake_host_loader.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/loader_internal.h"
+#include "client/data_loader_impl.h"
 #include "tests/client/torch/fake_host_loader.h"
 
 namespace millrace {

@@ -14,8 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "common/logging.h"
 #include "proto/wire/batch_view.h"
+#include "proto/wire/frame_compression.h"
 #include "proto/wire/frame_encoder.h"
-#include "proto/wire/frame_packing.h"
 #include "proto/wire/frame_view.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/testing/wire_samples.h"
@@ -104,18 +104,18 @@ std::vector<std::string> Seeds() {
   const std::string later =
       std::string(prefix, EncodeFramePrefix(17, 64, 40, prefix)) +
       std::string(40, 'z');
-  const auto packed = PackFrame(payload, 3);
-  MR_CHECK(packed.has_value()) << "the sample is easily packed";
-  std::string first_packed = EncodeFirstFramePrefix(
-      testing::SampleHeader(), packed->data.size(),
-      {COMPRESSION_ZSTD, payload.size(), packed->delta_stride});
-  first_packed.append(packed->data.begin(), packed->data.end());
+  const auto compressed = CompressFrame(payload, 3);
+  MR_CHECK(compressed.has_value()) << "the sample is easily compressed";
+  std::string first_compressed = EncodeFirstFramePrefix(
+      testing::SampleHeader(), compressed->data.size(),
+      {COMPRESSION_ZSTD, payload.size(), compressed->delta_stride});
+  first_compressed.append(compressed->data.begin(), compressed->data.end());
   const std::string unknown("\x4b\x53\x08\x01\x54\x4c\x28\x07", 8);
   const std::string cuts("\x03\x20\x80\xf0", 4);
   return {std::string(1, '\0') + first,
           cuts + first,
           cuts + later,
-          cuts + first_packed,
+          cuts + first_compressed,
           cuts + later + unknown,
           cuts + unknown + later + first};
 }

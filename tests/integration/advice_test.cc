@@ -19,7 +19,7 @@
 #include "client/diagnosis/run_verdict.h"
 #include "client/diagnosis/server_verdict.h"
 #include "client/diagnosis/wait_verdict.h"
-#include "client/receive/describe.h"
+#include "client/receive/server_queries.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/receive/describe.h"
+#include "client/receive/server_queries.h"
 #include "tests/testing/digits.h"
 #include "tests/testing/subprocess.h"
 

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "server/pipeline/built/built_pipeline.h"
+#include "server/pipeline/built_pipeline/built_pipeline.h"
 #include "server/pipeline/reading/read_gates.h"
 #include "server/pipeline/reading/sample_buffers.h"
 #include "server/pipeline/row/row_filler.h"

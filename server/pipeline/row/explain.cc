@@ -15,9 +15,9 @@
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "proto/retry_delay.h"
+#include "proto/retry_hint.h"
 #include "server/augment/parameter_log.h"
-#include "server/pipeline/built/built_pipeline.h"
+#include "server/pipeline/built_pipeline/built_pipeline.h"
 #include "server/pipeline/row/bad_sample_list.h"
 #include "server/pipeline/row/row_filler.h"
 #include "server/pipeline/row/worker_state.h"
@@ -139,7 +139,7 @@ absl::StatusOr<ByteBudget::Reservation> AwaitMemory(
     return std::move(place->reservation);
   }
   if (!stopped.ok()) return stopped;
-  return WithRetryDelay(
+  return WithRetryHint(
       absl::ResourceExhaustedError(absl::StrCat(
           "no memory for the rows to explain: ", bytes, " of the server's ",
           budget.capacity(), " bytes of memory budget were not free within ",

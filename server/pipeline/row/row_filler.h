@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/pipeline/built/built_pipeline.h"
+#include "server/pipeline/built_pipeline/built_pipeline.h"
 #include "server/pipeline/reading/sample_buffers.h"
 #include "server/pipeline/row/bad_sample_list.h"
 #include "server/pipeline/row/worker_state.h"

@@ -10,10 +10,10 @@
 #include "server/storage/lmdb/lmdb_file.h"
 #include "server/storage/lmdb/metadata_record.h"
 #include "server/storage/lmdb/sample_codec.h"
-#include "server/storage/packed_set.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
 #include "server/storage/shard_files.h"
+#include "server/storage/shard_set.h"
 
 namespace millrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "server/storage/packed_set.h"
+#include "server/storage/shard_set.h"
 
 namespace millrace {
 namespace {

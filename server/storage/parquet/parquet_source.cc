@@ -16,7 +16,6 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
-#include "server/storage/packed_set.h"
 #include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/chunk_cost.h"
 #include "server/storage/parquet/column_map.h"
@@ -29,6 +28,7 @@
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
 #include "server/storage/shard_files.h"
+#include "server/storage/shard_set.h"
 
 namespace millrace {
 namespace {

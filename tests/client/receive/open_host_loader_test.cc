@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "client/receive/describe.h"
+#include "client/receive/server_queries.h"
 #include "common/byte_budget.h"
 #include "proto/byte_buffer.h"
 #include "proto/data_service.grpc.pb.h"
@@ -627,7 +627,7 @@ TEST(HostLoaderTest, AllSlotsHeldIsSaid) {
   ExpectBatch(**loader, {0, 2});
 }
 
-TEST(DescribeTest, StatusNamesEveryServerAlsoThoseThatAreSilent) {
+TEST(ServerQueriesTest, StatusNamesEveryServerAlsoThoseThatAreSilent) {
   TestServer server;
   const std::string dead = DeadAddress();
   auto statuses = GetServerStatus(absl::StrCat(server.address(), ",", dead));
@@ -639,7 +639,7 @@ TEST(DescribeTest, StatusNamesEveryServerAlsoThoseThatAreSilent) {
   EXPECT_TRUE(absl::IsUnavailable((*statuses)[1].status.status()));
 }
 
-TEST(DescribeTest, ADamagedAnswerIsAskedOfTheOthers) {
+TEST(ServerQueriesTest, ADamagedAnswerIsAskedOfTheOthers) {
   GarbageServer garbage;
   TestServer server;
   // The damaged answer comes first: the other one is cut off for a moment.
@@ -658,7 +658,7 @@ TEST(DescribeTest, ADamagedAnswerIsAskedOfTheOthers) {
 
 // One bit of the method's name that flips on the way. The program ended with
 // "no millrace-server answers there".
-TEST(DescribeTest, ADamagedMethodIsSentAgainOverANewConnection) {
+TEST(ServerQueriesTest, ADamagedMethodIsSentAgainOverANewConnection) {
   TestServer server;
   testing::TcpGate gate(server.port());
   gate.Damage("DataService/ListDatasets", 1);
@@ -672,7 +672,7 @@ TEST(DescribeTest, ADamagedMethodIsSentAgainOverANewConnection) {
                          HasSubstr("over a new connection")));
 }
 
-TEST(DescribeTest, AnUnknownDatasetIsNotFound) {
+TEST(ServerQueriesTest, AnUnknownDatasetIsNotFound) {
   TestServer server;
   const absl::Status status =
       DescribeDataset(server.address(), "photos").status();

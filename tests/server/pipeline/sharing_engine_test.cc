@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "proto/error_detail.h"
-#include "server/pipeline/built/pipeline_bytes.h"
+#include "server/pipeline/built_pipeline/pipeline_bytes.h"
 #include "server/pipeline/threads/fair_queue.h"
 #include "tests/server/pipeline/engine_fixture.h"
 

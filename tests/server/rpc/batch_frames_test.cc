@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "proto/wire/frame_view.h"
 #include "proto/wire/version.h"
-#include "server/rpc/pack_batch.h"
+#include "server/rpc/compress_batch.h"
 
 namespace millrace {
 namespace {
@@ -128,7 +128,7 @@ std::vector<uint8_t> Received(BatchFrames& frames, uint64_t bytes,
   return payload;
 }
 
-// The first half is easily packed, the second one not at all.
+// The first half is easily compressed, the second one not at all.
 FilledBatch HalfNoise(FilledBatch batch) {
   uint64_t state = 1;
   for (uint64_t i = batch.payload->bytes() / 2; i < batch.payload->bytes();
@@ -139,14 +139,14 @@ FilledBatch HalfNoise(FilledBatch batch) {
   return batch;
 }
 
-TEST_F(BatchFramesTest, PackedBatchesComeOutAsTheyWere) {
+TEST_F(BatchFramesTest, CompressedBatchesComeOutAsTheyWere) {
   for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{1000},
                          kFrameDataBytes, 4 * kFrameDataBytes + 77}) {
     FilledBatch batch = HalfNoise(Batch(bytes));
     const std::vector<uint8_t> expected(batch.payload->data(),
                                         batch.payload->data() + bytes);
-    BatchPacking packing = PackBatch(batch);
-    BatchFrames frames(std::move(batch), live_, std::move(packing));
+    BatchCompression compression = CompressBatch(batch);
+    BatchFrames frames(std::move(batch), live_, std::move(compression));
     uint64_t wire_bytes = 0;
     EXPECT_EQ(Received(frames, bytes, &wire_bytes), expected) << bytes;
     if (bytes > kFrameDataBytes) {
@@ -157,22 +157,22 @@ TEST_F(BatchFramesTest, PackedBatchesComeOutAsTheyWere) {
   EXPECT_EQ(budget_.used(), 0);
 }
 
-TEST_F(BatchFramesTest, ImagesArePackedAsDifferencesOfTheirChannels) {
+TEST_F(BatchFramesTest, ImagesAreCompressedAsDifferencesOfTheirChannels) {
   FilledBatch batch = Batch(64 * 64 * 3 + 64);
   TensorHeader* image = batch.header.add_tensors();
   image->set_dtype(DTYPE_UINT8);
   for (int n : {64, 64, 3}) image->add_sample_shape(n);
   image->set_bytes(64 * 64 * 3);
-  const BatchPacking packing = PackBatch(batch);
-  ASSERT_EQ(packing.size(), 1);
-  EXPECT_TRUE(packing[0].packed);
-  EXPECT_EQ(packing[0].delta_stride, 3);
+  const BatchCompression compression = CompressBatch(batch);
+  ASSERT_EQ(compression.size(), 1);
+  EXPECT_TRUE(compression[0].compressed);
+  EXPECT_EQ(compression[0].delta_stride, 3);
 }
 
-TEST_F(BatchFramesTest, APayloadThatOthersReadIsNotPacked) {
+TEST_F(BatchFramesTest, APayloadThatOthersReadIsNotCompressed) {
   FilledBatch batch = Batch(1000);
   const std::shared_ptr<BatchPayload> other = batch.payload;
-  EXPECT_TRUE(PackBatch(batch).empty());
+  EXPECT_TRUE(CompressBatch(batch).empty());
   for (uint64_t i = 0; i < 1000; ++i) {
     ASSERT_EQ(other->data()[i], static_cast<uint8_t>(i * 13));
   }

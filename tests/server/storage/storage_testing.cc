@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
-#include "server/storage/shard_format.h"
+#include "server/storage/format_registry.h"
 
 namespace millrace {
 namespace {

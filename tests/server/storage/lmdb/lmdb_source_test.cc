@@ -13,7 +13,7 @@
 #include "proto/error_detail.h"
 #include "server/storage/lmdb/metadata_record.h"
 #include "server/storage/open.h"
-#include "server/storage/packed_set.h"
+#include "server/storage/shard_set.h"
 #include "tests/server/storage/storage_testing.h"
 
 namespace millrace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/storage/packed_set.h"
+#include "server/storage/shard_set.h"
 
 namespace millrace {
 namespace {

@@ -1,0 +1,132 @@
+#include "client/receive/server_queries.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/receive/channel.h"
+#include "client/receive/endpoint.h"
+#include "client/receive/unary_call.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+
+namespace millrace {
+namespace {
+
+absl::StatusOr<std::vector<ServerChannel>> Connect(absl::string_view endpoint) {
+  MR_ASSIGN_OR_RETURN(std::vector<HostPort> hosts, ParseEndpoint(endpoint));
+  MR_ASSIGN_OR_RETURN(std::vector<Address> addresses, ResolveHosts(hosts));
+  std::vector<ServerChannel> servers;
+  for (Address& address : addresses) {
+    servers.push_back(MakeServerChannel(std::move(address)));
+  }
+  return servers;
+}
+
+// As AskServers(); the answer of servers[i] is in (*answers)[i].
+template <typename Response>
+std::vector<absl::Status> Ask(absl::Span<ServerChannel> servers,
+                              const std::string& method,
+                              const google::protobuf::Message& request,
+                              const UnaryOptions& options,
+                              std::vector<Response>* answers) {
+  answers->resize(servers.size());
+  return AskServers(servers, "/millrace.v1.DataService/" + method,
+                    request.SerializeAsString(), options,
+                    [answers](size_t server, const std::string& bytes) {
+                      return (*answers)[server].ParseFromString(bytes)
+                                 ? absl::OkStatus()
+                                 : NoMessageError();
+                    });
+}
+
+template <typename Response>
+absl::StatusOr<Response> AskOne(absl::string_view endpoint,
+                                const std::string& method,
+                                const google::protobuf::Message& request,
+                                absl::Duration timeout) {
+  MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
+  std::vector<Response> answers;
+  const std::vector<absl::Status> results =
+      Ask(absl::MakeSpan(servers), method, request,
+          {.timeout = timeout,
+           .silence = timeout / 2,
+           .insist = true,
+           .grace = absl::ZeroDuration()},
+          &answers);
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (results[i].ok()) return std::move(answers[i]);
+  }
+  return NoAnswerError(endpoint, servers, results);
+}
+
+// Pause before the request is repeated to busy servers.
+constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(200);
+
+}  // namespace
+
+absl::StatusOr<DatasetInfo> DescribeDataset(absl::string_view endpoint,
+                                            absl::string_view dataset,
+                                            absl::Duration timeout) {
+  DescribeDatasetRequest request;
+  request.set_dataset(std::string(dataset));
+  MR_ASSIGN_OR_RETURN(DescribeDatasetResponse response,
+                      AskOne<DescribeDatasetResponse>(
+                          endpoint, "DescribeDataset", request, timeout));
+  return std::move(*response.mutable_dataset());
+}
+
+absl::StatusOr<std::vector<DatasetSummary>> ListDatasets(
+    absl::string_view endpoint, absl::Duration timeout) {
+  MR_ASSIGN_OR_RETURN(
+      ListDatasetsResponse response,
+      AskOne<ListDatasetsResponse>(endpoint, "ListDatasets",
+                                   ListDatasetsRequest(), timeout));
+  return std::vector<DatasetSummary>(response.datasets().begin(),
+                                     response.datasets().end());
+}
+
+absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
+    absl::string_view endpoint, absl::Duration timeout) {
+  MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
+  std::vector<GetStatusResponse> answers;
+  const std::vector<absl::Status> results =
+      Ask(absl::MakeSpan(servers), "GetStatus", GetStatusRequest(),
+          {.timeout = timeout, .silence = timeout / 2}, &answers);
+  std::vector<ServerStatus> statuses;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    absl::StatusOr<GetStatusResponse> status = std::move(answers[i]);
+    if (!results[i].ok()) status = results[i];
+    statuses.push_back({servers[i].address.text, std::move(status)});
+  }
+  return statuses;
+}
+
+absl::StatusOr<ExplainBatchResponse> ExplainBatch(
+    absl::string_view endpoint, const ExplainBatchRequest& request,
+    absl::Duration timeout) {
+  MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
+  const SteadyTime deadline = SteadyDeadline(timeout);
+  std::vector<absl::Status> results(
+      servers.size(),
+      absl::DeadlineExceededError("the request was not sent in time"));
+  while (true) {
+    bool busy = false;
+    for (size_t i = 0; i < servers.size(); ++i) {
+      const absl::Duration left =
+          absl::FromChrono(deadline - SteadyTime::clock::now());
+      if (left <= absl::ZeroDuration()) break;
+      std::vector<ExplainBatchResponse> answer;
+      results[i] = Ask(absl::MakeSpan(&servers[i], 1), "ExplainBatch", request,
+                       {.timeout = left, .silence = left / 2}, &answer)[0];
+      if (results[i].ok()) return std::move(answer[0]);
+      busy = busy || absl::IsResourceExhausted(results[i]);
+    }
+    if (!busy || SteadyDeadline(kAskAgainAfter) >= deadline) {
+      return NoAnswerError(endpoint, servers, results);
+    }
+    absl::SleepFor(kAskAgainAfter);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,47 @@
+#include "trainer/monitoring/run_monitor.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+#include "trainer/progress.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+TEST(RunMonitor, LeavesOutWhatIsNotTheRuns) {
+  Progress progress({.enabled = false, .terminal = false, .log_every = 0});
+  auto monitor = RunMonitor::Make({.device = c10::kCPU}, progress,
+                                  [] { return RunMonitor::Counters(); });
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  const Clock::time_point start = Clock::now();
+  (*monitor)->BeginEpoch({.epoch = 0, .epochs = 1, .first = 0, .steps = 2});
+  double left_out = 0;
+  for (int step = 0; step < 2; ++step) {
+    (*monitor)->BeginStep();
+    (*monitor)->EndStep(/*samples=*/8);
+    (*monitor)->LeaveOut([&left_out] {
+      const Clock::time_point began = Clock::now();
+      while (SecondsSince(began) < 0.02) {
+      }
+      left_out += SecondsSince(began);
+    });
+  }
+  const RunTimes times = (*monitor)->EndEpoch().times;
+  EXPECT_EQ(times.steps, 2u);
+  EXPECT_EQ(times.samples, 16u);
+  EXPECT_GE(left_out, 0.04);
+  EXPECT_GE(times.seconds, 0);
+  EXPECT_LE(times.seconds, SecondsSince(start) - left_out);
+  EXPECT_GE(times.cpu_seconds, 0);
+}
+
+}  // namespace
+}  // namespace millrace
