@@ -20,8 +20,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/loader.h"
-#include "tests/integration/digits_service.h"
 #include "tests/testing/digits.h"
+#include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace {
@@ -29,23 +30,18 @@ namespace {
 
 using ::millrace::testing::DigitLabel;
 using ::millrace::testing::DigitPixel;
-using ::millrace::testing::DigitsService;
-using ::millrace::testing::ServerProcess;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kSamples = 640;
 
-class Library : public ::testing::Test {
+class Library : public testing::ServiceTest {
  protected:
   static void SetUpTestSuite() {
-    service_ = new DigitsService(kSamples);
-    server_ = service_->Serve().release();
+    server_ =
+        Serve({Digits(kSamples), "--threads=2", "--memory_budget=256MiB"});
   }
-  static void TearDownTestSuite() {
-    delete server_;
-    delete service_;
-  }
+  static void TearDownTestSuite() { server_.reset(); }
 
   static DataLoader::Options Options() {
     DataLoader::Options options;
@@ -69,12 +65,8 @@ class Library : public ::testing::Test {
     return std::string(status.message());
   }
 
-  static DigitsService* service_;
-  static ServerProcess* server_;
+  static inline std::unique_ptr<testing::ServerProcess> server_;
 };
-
-DigitsService* Library::service_ = nullptr;
-ServerProcess* Library::server_ = nullptr;
 
 // Bytes that are not what the packer wrote, of a batch without transform; the
 // samples go to `seen`.
@@ -152,9 +144,9 @@ TEST_F(Library, NoThreadIsLeftAfterClose) {
   // The first use of the libraries makes threads of theirs that stay.
   Open(Options())->Close();
   const auto settled = [](size_t threads) {
-    return testing::Soon([threads] { return Threads().size() <= threads; });
+    return Soon([threads] { return Threads().size() <= threads; });
   };
-  static_cast<void>(testing::Soon([] {
+  static_cast<void>(Soon([] {
     const std::vector<std::string> threads = Threads();
     return std::count(threads.begin(), threads.end(), "event_engine") == 0;
   }));

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <memory>
 #include <regex>
 #include <set>
 #include <string>
@@ -19,9 +18,9 @@
 #include "client/diagnosis/run_verdict.h"
 #include "client/diagnosis/server_verdict.h"
 #include "client/diagnosis/wait_verdict.h"
-#include "client/receive/server_queries.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::testing {
@@ -181,7 +180,7 @@ constexpr char kDigits[] =
     "fields { name: 'label' dtype: DTYPE_INT64 num_classes: 10 } } } "
     "batch_size: 8 ";
 
-class AdviceTest : public ::testing::Test {
+class AdviceTest : public ServiceTest {
  protected:
   static std::set<std::string> Sentences() {
     std::set<std::string> all = DoctorsAdvice();
@@ -240,10 +239,8 @@ TEST_F(AdviceTest, TheServerStartsWithEveryValue) {
 
 // "millrace status --interval=5s", and what `millrace bench` says of itself.
 TEST_F(AdviceTest, TheClientRunsWithEveryValue) {
-  const auto server =
-      ServerProcess::Start({"--synthetic_only", "--memory_budget=256MiB"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  const auto server = Serve({"--synthetic_only", "--memory_budget=256MiB"});
+  const std::string pipeline = Path("pipeline.textproto");
   WriteFile(pipeline, kDigits);
   std::map<std::string, std::string> tried;
   for (const Advised& flag : FlagsOf(Sentences())) {
@@ -254,9 +251,8 @@ TEST_F(AdviceTest, TheClientRunsWithEveryValue) {
     }
     const std::string text = absl::StrCat("--", flag.name, "=", flag.value);
     if (!tried.emplace(text, flag.sentence).second) continue;
-    std::vector<std::string> arguments = {of_bench ? "bench" : "status",
-                                          "--endpoint=" + (*server)->address(),
-                                          text};
+    std::vector<std::string> arguments = {
+        of_bench ? "bench" : "status", "--endpoint=" + server->address(), text};
     if (of_bench) arguments.push_back("--pipeline=" + pipeline);
     const ProgramResult run = Millrace(arguments);
     EXPECT_EQ(run.exit_code, 0) << flag.sentence << "\n" << run.err;
@@ -267,19 +263,15 @@ TEST_F(AdviceTest, TheClientRunsWithEveryValue) {
 
 // "without --read_threads" and "without --threads".
 TEST_F(AdviceTest, WithoutTheFlagsTheServersThreadsAdapt) {
-  const auto server = ServerProcess::Start({"--synthetic_only"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const auto status = GetServerStatus((*server)->address());
-  ASSERT_TRUE(status.ok() && status->at(0).status.ok());
-  EXPECT_GT(status->at(0).status->most_read_threads(), 0u);
-  EXPECT_GT(status->at(0).status->most_threads(), 0u);
+  const auto server = Serve({"--synthetic_only"});
+  const GetStatusResponse status = StatusOf(*server);
+  EXPECT_GT(status.most_read_threads(), 0u);
+  EXPECT_GT(status.most_threads(), 0u);
 }
 
 TEST_F(AdviceTest, TheTrainerRunsWithEveryValue) {
-  const auto server =
-      ServerProcess::Start({"--synthetic_only", "--memory_budget=256MiB"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  const auto server = Serve({"--synthetic_only", "--memory_budget=256MiB"});
+  const std::string pipeline = Path("pipeline.textproto");
   WriteFile(pipeline, kDigits);
   // Flags without a value that are advised as they stand.
   const std::set<std::string> switches = {"graph", "prepare_ahead",
@@ -301,10 +293,10 @@ TEST_F(AdviceTest, TheTrainerRunsWithEveryValue) {
   }
   EXPECT_GE(tried.size(), 6u);
   for (const auto& [flag, sentence] : tried) {
-    const ProgramResult run = RunProgram(
-        {ProgramPath("trainer/millrace-train"),
-         "--endpoint=" + (*server)->address(), "--pipeline=" + pipeline,
-         "--model=cnn", "--max_steps=2", flag});
+    const ProgramResult run =
+        RunProgram({ProgramPath("trainer/millrace-train"),
+                    "--endpoint=" + server->address(), "--pipeline=" + pipeline,
+                    "--model=cnn", "--max_steps=2", flag});
     // A machine without a GPU says so; the value is one that the flag takes.
     if (flag == "--device=cuda" && run.exit_code != 0) {
       EXPECT_THAT(run.err, ::testing::ContainsRegex("CUDA|GPU|NVIDIA"))
@@ -317,12 +309,10 @@ TEST_F(AdviceTest, TheTrainerRunsWithEveryValue) {
 
 // "(as a flag: --last_batch=pad)" was said by programs without that flag.
 TEST_F(AdviceTest, AFlagIsNamedByTheProgramsThatHaveIt) {
-  const auto server =
-      ServerProcess::Start({"--synthetic_only", "--memory_budget=256MiB"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  const auto server = Serve({"--synthetic_only", "--memory_budget=256MiB"});
+  const std::string pipeline = Path("pipeline.textproto");
   WriteFile(pipeline, kDigits);
-  const std::string endpoint = "--endpoint=" + (*server)->address();
+  const std::string endpoint = "--endpoint=" + server->address();
   const std::string file = "--pipeline=" + pipeline;
   const std::string large = "--batch_size=65";
   for (const ProgramResult& refused :
@@ -337,9 +327,8 @@ TEST_F(AdviceTest, AFlagIsNamedByTheProgramsThatHaveIt) {
   }
   WriteFile(pipeline, absl::StrReplaceAll(
                           kDigits, {{"batch_size: 8", "batch_size: 65"}}));
-  const ProgramResult check =
-      RunProgram({ProgramPath("server/millrace-server"), "--synthetic_only",
-                  "--check_config", "--check_pipeline=" + pipeline});
+  const ProgramResult check = RunServer(
+      {"--synthetic_only", "--check_config", "--check_pipeline=" + pipeline});
   EXPECT_EQ(check.exit_code, 2) << check.err;
   EXPECT_THAT(check.err, HasSubstr("or set last_batch: LAST_BATCH_PAD"));
   EXPECT_THAT(check.err, Not(HasSubstr("as a flag")));
@@ -347,10 +336,8 @@ TEST_F(AdviceTest, AFlagIsNamedByTheProgramsThatHaveIt) {
 
 // `placement: PLACEMENT_SERVER` and the like.
 TEST_F(AdviceTest, WhatGoesIntoAPipelineFileIsServed) {
-  const auto server =
-      ServerProcess::Start({"--synthetic_only", "--memory_budget=256MiB"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  const auto server = Serve({"--synthetic_only", "--memory_budget=256MiB"});
+  const std::string pipeline = Path("pipeline.textproto");
   std::set<std::string> tried;
   const std::regex field("`([a-z_]+: [A-Z_]+)`");
   for (const std::string& sentence : Sentences()) {
@@ -370,7 +357,7 @@ TEST_F(AdviceTest, WhatGoesIntoAPipelineFileIsServed) {
                                               line, " } }")
                                : line));
     const ProgramResult bench =
-        Millrace({"bench", "--endpoint=" + (*server)->address(),
+        Millrace({"bench", "--endpoint=" + server->address(),
                   "--pipeline=" + pipeline, "--batches=4"});
     EXPECT_EQ(bench.exit_code, 0) << line << "\n" << bench.err;
   }

@@ -6,18 +6,19 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace {
 namespace {
 
 using ::millrace::testing::Millrace;
-using ::millrace::testing::NewTempDir;
 using ::millrace::testing::Pack;
 using ::millrace::testing::ProgramResult;
 using ::millrace::testing::ReadFile;
@@ -30,7 +31,7 @@ using ::testing::Not;
 constexpr int kDigits = 2003;  // no multiple of a batch
 constexpr int kPhotos = 70;
 
-class AuditTest : public ::testing::Test {
+class AuditTest : public testing::ServiceTest {
  protected:
   static void SetUpTestSuite() {
     const std::string digits = testing::WriteIdxFolder(kDigits);
@@ -50,14 +51,12 @@ class AuditTest : public ::testing::Test {
       std::vector<std::string> all = flags;
       all.push_back(absl::StrCat("--threads=", threads));
       all.push_back("--memory_budget=512MiB");
-      auto server = ServerProcess::Start(all);
-      ASSERT_TRUE(server.ok()) << server.status();
-      (threads == 1 ? one_thread_ : eight_threads_) = server->release();
+      (threads == 1 ? one_thread_ : eight_threads_) = Serve(all);
     }
   }
   static void TearDownTestSuite() {
-    delete one_thread_;
-    delete eight_threads_;
+    one_thread_.reset();
+    eight_threads_.reset();
   }
 
   // The line of JSON.
@@ -71,26 +70,27 @@ class AuditTest : public ::testing::Test {
     return result.out;
   }
 
+  // A function that returns the line for a dataset and a number of ranks.
+  static auto AuditOf(std::vector<std::string> spec) {
+    return [spec = std::move(spec)](const std::string& endpoint,
+                                    const std::string& dataset, int world) {
+      std::vector<std::string> flags = spec;
+      flags.push_back("--dataset=" + dataset);
+      flags.push_back(absl::StrCat("--world=", world));
+      return Audit(endpoint, flags);
+    };
+  }
+
   static std::string One() { return one_thread_->address(); }
   static std::string Eight() { return eight_threads_->address(); }
 
-  static ServerProcess* one_thread_;
-  static ServerProcess* eight_threads_;
+  static inline std::unique_ptr<ServerProcess> one_thread_;
+  static inline std::unique_ptr<ServerProcess> eight_threads_;
 };
 
-ServerProcess* AuditTest::one_thread_ = nullptr;
-ServerProcess* AuditTest::eight_threads_ = nullptr;
-
 TEST_F(AuditTest, DigitsAreTheSameForWorldsThreadsServersShardsAndFormats) {
-  const std::vector<std::string> spec = {"--preset=mnist", "--batch_size=48",
-                                         "--epoch=3", "--seed=7"};
-  const auto audit = [&spec](const std::string& endpoint,
-                             const std::string& dataset, int world) {
-    std::vector<std::string> flags = spec;
-    flags.push_back("--dataset=" + dataset);
-    flags.push_back(absl::StrCat("--world=", world));
-    return Audit(endpoint, flags);
-  };
+  const auto audit =
+      AuditOf({"--preset=mnist", "--batch_size=48", "--epoch=3", "--seed=7"});
   const std::string expected = audit(One(), "digits_lmdb1", 1);
   EXPECT_THAT(expected,
               AllOf(HasSubstr("\"samples\": 1968, \"distinct\": 1968, "
@@ -107,15 +107,8 @@ TEST_F(AuditTest, DigitsAreTheSameForWorldsThreadsServersShardsAndFormats) {
 }
 
 TEST_F(AuditTest, PhotosAreTheSameForWorldsThreadsServersShardsAndFormats) {
-  const std::vector<std::string> spec = {"--preset=imagenet_train",
-                                         "--batch_size=16", "--epoch=1"};
-  const auto audit = [&spec](const std::string& endpoint,
-                             const std::string& dataset, int world) {
-    std::vector<std::string> flags = spec;
-    flags.push_back("--dataset=" + dataset);
-    flags.push_back(absl::StrCat("--world=", world));
-    return Audit(endpoint, flags);
-  };
+  const auto audit =
+      AuditOf({"--preset=imagenet_train", "--batch_size=16", "--epoch=1"});
   const std::string expected = audit(One(), "photos_lmdb1", 1);
   EXPECT_THAT(expected, HasSubstr("\"samples\": 64, \"distinct\": 64, "
                                   "\"missing\": 0, \"duplicates\": 0, "
@@ -169,7 +162,7 @@ TEST_F(AuditTest, OrderAndContentFollowSeedAndEpoch) {
 }
 
 TEST_F(AuditTest, TakesAPipelineOfOnesOwn) {
-  const std::string path = NewTempDir() + "/mine.textproto";
+  const std::string path = Path("mine.textproto");
   WriteFile(path,
             "preset: 'mnist'\nbatch_size: 50\nlast_batch: LAST_BATCH_PAD\n"
             "sources { dataset: 'digits_lmdb1' "
@@ -193,11 +186,10 @@ TEST_F(AuditTest, WhatThePolicyDidWithDamagedSamplesIsNoLoss) {
   const std::string photos = testing::WriteImageFolder(12);
   const std::string damaged = photos + "/ship/5.jpg";
   WriteFile(damaged, ReadFile(damaged).substr(0, 20));
-  auto server = ServerProcess::Start(
-      {Pack("photos", "imagefolder", photos, "lmdb", 1, {"--no_decode"}),
-       "--threads=1"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  auto server =
+      Serve({Pack("photos", "imagefolder", photos, "lmdb", 1, {"--no_decode"}),
+             "--threads=1"});
+  const std::string pipeline = Path("pipeline.textproto");
   for (const std::string policy : {"ZERO", "SUBSTITUTE"}) {
     SCOPED_TRACE(policy);
     WriteFile(pipeline,
@@ -206,14 +198,14 @@ TEST_F(AuditTest, WhatThePolicyDidWithDamagedSamplesIsNoLoss) {
                            "bad_samples { action: ",
                            policy, " } batch_size: 4"));
     const std::vector<std::string> flags = {
-        "audit", "--endpoint=" + (*server)->address(), "--dataset=photos",
+        "audit", "--endpoint=" + server->address(), "--dataset=photos",
         "--pipeline=" + pipeline, "--world=2"};
     const ProgramResult text = Millrace(flags);
     EXPECT_EQ(text.exit_code, 0) << text.err;
     EXPECT_THAT(text.out,
                 AllOf(HasSubstr("note: "), HasSubstr("policy " + policy)));
     EXPECT_THAT(
-        Audit((*server)->address(), {flags.begin() + 2, flags.end()}),
+        Audit(server->address(), {flags.begin() + 2, flags.end()}),
         AllOf(HasSubstr("\"missing\": 0, \"duplicates\": 0, "),
               HasSubstr(policy == "ZERO" ? "\"samples\": 11, \"distinct\": 11"
                                          : "\"samples\": 12, \"distinct\": 11"),

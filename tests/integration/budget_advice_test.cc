@@ -13,7 +13,7 @@
 #include "proto/names.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/rpc_client.h"
-#include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::testing {
@@ -21,13 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-ProgramResult Check(std::vector<std::string> flags, int budget_mib) {
-  flags.insert(flags.begin(), ProgramPath("server/millrace-server"));
-  flags.push_back("--check_config");
-  flags.push_back(absl::StrCat("--memory_budget=", budget_mib, "MiB"));
-  return RunProgram(flags);
-}
 
 // MiB; 0 where none is named.
 int Advised(const std::string& sentence) {
@@ -38,8 +31,14 @@ int Advised(const std::string& sentence) {
              : std::atoi(sentence.c_str() + at + flag.size());
 }
 
-class BudgetAdviceTest : public ::testing::Test {
+class BudgetAdviceTest : public ServiceTest {
  protected:
+  static ProgramResult Check(std::vector<std::string> flags, int budget_mib) {
+    flags.push_back("--check_config");
+    flags.push_back(absl::StrCat("--memory_budget=", budget_mib, "MiB"));
+    return RunServer(flags);
+  }
+
   // Refused with `budget_mib`, started with what is named then, and refused
   // with a MiB less.
   static void ExpectSmallest(const std::vector<std::string>& flags,
@@ -90,9 +89,8 @@ TEST_F(BudgetAdviceTest, OfAJobThatIsOpened) {
   for (const char* const threads : {"--threads=2", "--initial_threads=16"}) {
     std::string budget = "--memory_budget=128MiB";
     for (const bool refused : {true, false}) {
-      auto server = ServerProcess::Start({Photos(), threads, budget});
-      ASSERT_TRUE(server.ok()) << server.status();
-      const auto plan = RpcClient((*server)->address()).Open(spec, 1);
+      auto server = Serve({Photos(), threads, budget});
+      const auto plan = RpcClient(server->address()).Open(spec, 1);
       if (refused) {
         EXPECT_TRUE(absl::IsFailedPrecondition(plan.status()));
         const int advised = Advised(std::string(plan.status().message()));
@@ -101,7 +99,7 @@ TEST_F(BudgetAdviceTest, OfAJobThatIsOpened) {
       } else {
         EXPECT_TRUE(plan.ok()) << budget << " " << plan.status();
       }
-      EXPECT_EQ((*server)->Stop(), 0);
+      EXPECT_EQ(server->Stop(), 0);
     }
   }
 }
@@ -119,7 +117,7 @@ TEST_F(BudgetAdviceTest, OfParquetWhoseRowsNeedALargerCache) {
   WriteFile(large, ReadFile(large) + std::string(24 << 20, '.'));
   const std::string parquet =
       Pack("photos", "imagefolder", photos, "parquet", 1);
-  const std::string pipeline = NewTempDir() + "/crop.textproto";
+  const std::string pipeline = Path("crop.textproto");
   WriteFile(pipeline,
             "batch_size: 2 last_batch: LAST_BATCH_PAD "
             "transforms { decode_image {} } "
@@ -129,7 +127,7 @@ TEST_F(BudgetAdviceTest, OfParquetWhoseRowsNeedALargerCache) {
 
 // Mixing needs two images a thread, so that more threads need more.
 TEST_F(BudgetAdviceTest, OfABatchThatGrowsWithTheThreads) {
-  const std::string pipeline = NewTempDir() + "/mix.textproto";
+  const std::string pipeline = Path("mix.textproto");
   WriteFile(pipeline,
             "batch_size: 2 last_batch: LAST_BATCH_PAD "
             "transforms { decode_image {} } "

@@ -7,14 +7,12 @@
 #include "absl/status/statusor.h"
 #include "client/prefetch/host_loader.h"
 #include "client/receive/open_host_loader.h"
+#include "common/status_macros.h"
 #include "gtest/gtest.h"
-#include "tests/integration/digits_service.h"
+#include "tests/testing/service.h"
 
 namespace millrace {
 namespace {
-
-using ::millrace::testing::BytesOf;
-using ::millrace::testing::DigitsService;
 
 struct Epoch {
   std::string plan_hash;
@@ -23,33 +21,35 @@ struct Epoch {
   uint64_t wire_bytes = 0;
 };
 
-absl::StatusOr<Epoch> Receive(const DigitsService& service,
-                              Compression compression) {
-  const auto server = service.Serve();
-  HostLoaderOptions options =
-      service.Options(server->address(), 500);  // several frames a batch
-  options.spec.set_last_batch(LAST_BATCH_PAD);
-  options.spec.set_compression(compression);
-  auto loader = OpenHostLoader(options);
-  if (!loader.ok()) return loader.status();
-  Epoch epoch;
-  epoch.plan_hash = (*loader)->plan().plan_hash();
-  while (true) {
-    auto batch = (*loader)->Next();
-    if (absl::IsOutOfRange(batch.status())) break;
-    if (!batch.ok()) return batch.status();
-    epoch.payloads.push_back(BytesOf(*batch));
+class Compression : public testing::ServiceTest {
+ protected:
+  static absl::StatusOr<Epoch> Receive(int samples,
+                                       v1::Compression compression) {
+    const auto server =
+        Serve({Digits(samples), "--threads=2", "--memory_budget=256MiB"});
+    HostLoaderOptions options =
+        Options(server->address(), 500);  // several frames a batch
+    options.spec.set_last_batch(LAST_BATCH_PAD);
+    options.spec.set_compression(compression);
+    MR_ASSIGN_OR_RETURN(const auto loader, OpenHostLoader(options));
+    Epoch epoch;
+    epoch.plan_hash = loader->plan().plan_hash();
+    while (true) {
+      auto batch = loader->Next();
+      if (absl::IsOutOfRange(batch.status())) break;
+      if (!batch.ok()) return batch.status();
+      epoch.payloads.push_back(BytesOf(*batch));
+    }
+    epoch.payload_bytes = loader->stats().payload_bytes;
+    epoch.wire_bytes = loader->stats().wire_bytes;
+    return epoch;
   }
-  epoch.payload_bytes = (*loader)->stats().payload_bytes;
-  epoch.wire_bytes = (*loader)->stats().wire_bytes;
-  return epoch;
-}
+};
 
-TEST(Compression, PacksTheWireAndChangesNoBatch) {
-  const DigitsService service(2600);
-  const auto plain = Receive(service, COMPRESSION_NONE);
+TEST_F(Compression, PacksTheWireAndChangesNoBatch) {
+  const auto plain = Receive(2600, COMPRESSION_NONE);
   ASSERT_TRUE(plain.ok()) << plain.status();
-  const auto packed = Receive(service, COMPRESSION_ZSTD);
+  const auto packed = Receive(2600, COMPRESSION_ZSTD);
   ASSERT_TRUE(packed.ok()) << packed.status();
   EXPECT_EQ(plain->payloads.size(), 6);
   EXPECT_EQ(packed->payloads, plain->payloads);
@@ -58,9 +58,8 @@ TEST(Compression, PacksTheWireAndChangesNoBatch) {
   EXPECT_LT(packed->wire_bytes, plain->wire_bytes * 9 / 10);
 }
 
-TEST(Compression, AWayThatTheServerDoesNotKnowIsRefused) {
-  const auto refused =
-      Receive(DigitsService(600), static_cast<Compression>(99));
+TEST_F(Compression, AWayThatTheServerDoesNotKnowIsRefused) {
+  const auto refused = Receive(600, static_cast<v1::Compression>(99));
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnimplemented)
       << refused.status();
 }

@@ -6,13 +6,10 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/receive/server_queries.h"
 #include "common/unique_fd.h"
@@ -22,16 +19,15 @@
 #include "tests/testing/raw_http2.h"
 #include "tests/testing/rpc_client.h"
 #include "tests/testing/sanitizer.h"
-#include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 
 namespace millrace {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::AnonymousBytes;
 using testing::ConnectTo;
+using ::testing::HasSubstr;
 using testing::RpcClient;
-using testing::ServerProcess;
 
 // Waits until the server has greeted the connection or closed it. True: it
 // lives.
@@ -48,73 +44,72 @@ int Served(const std::vector<UniqueFd>& clients) {
   return served;
 }
 
-// A new connection's call is answered; retried, because the server may still
-// have to notice that others have ended.
-absl::StatusOr<GetStatusResponse> StatusOf(const std::string& address) {
-  const absl::Time give_up = absl::Now() + absl::Seconds(30);
-  while (true) {
-    RpcClient client(address);
-    auto status = client.GetStatus();
-    if (status.ok() || absl::Now() > give_up) return status;
-    absl::SleepFor(absl::Milliseconds(20));
+class ConnectionFloodTest : public testing::ServiceTest {
+ protected:
+  // A new connection's call is answered; retried, because the server may still
+  // have to notice that others have ended.
+  static absl::StatusOr<GetStatusResponse> StatusSoon(
+      const std::string& address) {
+    absl::StatusOr<GetStatusResponse> status;
+    Soon(
+        [&] {
+          status = RpcClient(address).GetStatus();
+          return status.ok();
+        },
+        absl::Seconds(30));
+    return status;
   }
-}
+};
 
-TEST(ConnectionFloodTest, AServerWithoutDescriptorsAcceptsAgain) {
-  auto server =
-      ServerProcess::Start({"--synthetic_only", "--max_connections=100000",
-                            "--max_connections_per_peer=100000"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const std::string address = (*server)->address();
+TEST_F(ConnectionFloodTest, AServerWithoutDescriptorsAcceptsAgain) {
+  auto server = Serve({"--synthetic_only", "--max_connections=100000",
+                       "--max_connections_per_peer=100000"});
+  const std::string address = server->address();
   // Lowered only now: the server raises it at its start.
   const rlimit small = {100, 100};
-  ASSERT_EQ(prlimit((*server)->process().pid(), RLIMIT_NOFILE, &small, nullptr),
+  ASSERT_EQ(prlimit(server->process().pid(), RLIMIT_NOFILE, &small, nullptr),
             0);
   std::vector<UniqueFd> clients;
-  for (int i = 0; i < 300; ++i) clients.push_back(ConnectTo((*server)->port()));
+  for (int i = 0; i < 300; ++i) clients.push_back(ConnectTo(server->port()));
   const int served = Served(clients);
   EXPECT_GT(served, 20);
   EXPECT_LT(served, 100);
   clients.clear();
 
-  const auto status = StatusOf(address);
+  const auto status = StatusSoon(address);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_GE(status->refused_connections(), 200);
-  EXPECT_TRUE((*server)->process().Running());
-  EXPECT_EQ((*server)->Stop(), 0);
-  const std::string log = (*server)->process().Stderr();
+  EXPECT_TRUE(server->process().Running());
+  EXPECT_EQ(server->Stop(), 0);
+  const std::string log = server->process().Stderr();
   EXPECT_THAT(log, HasSubstr("connection of 127.0.0.1:"));
   EXPECT_THAT(log, HasSubstr("refused: Too many open files"));
 }
 
-TEST(ConnectionFloodTest, OneAddressHasItsLimit) {
-  auto server = ServerProcess::Start(
-      {"--synthetic_only", "--max_connections_per_peer=5"});
-  ASSERT_TRUE(server.ok()) << server.status();
+TEST_F(ConnectionFloodTest, OneAddressHasItsLimit) {
+  auto server = Serve({"--synthetic_only", "--max_connections_per_peer=5"});
   std::vector<UniqueFd> clients;
-  for (int i = 0; i < 20; ++i) clients.push_back(ConnectTo((*server)->port()));
+  for (int i = 0; i < 20; ++i) clients.push_back(ConnectTo(server->port()));
   // The watchdog's own connection may come between.
   const int served = Served(clients);
   EXPECT_GE(served, 4);
   EXPECT_LE(served, 5);
   clients.clear();
-  const auto status = StatusOf((*server)->address());
+  const auto status = StatusSoon(server->address());
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_GE(status->refused_connections(), 15);
-  EXPECT_EQ((*server)->Stop(), 0);
-  EXPECT_THAT((*server)->process().Stderr(),
+  EXPECT_EQ(server->Stop(), 0);
+  EXPECT_THAT(server->process().Stderr(),
               HasSubstr("--max_connections_per_peer"));
 }
 
 // All that a refused client saw was "Socket closed".
-TEST(ConnectionFloodTest, ARefusedClientLearnsOfTheLimits) {
-  auto server = ServerProcess::Start(
-      {"--synthetic_only", "--max_connections_per_peer=1"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const UniqueFd first = ConnectTo((*server)->port());
+TEST_F(ConnectionFloodTest, ARefusedClientLearnsOfTheLimits) {
+  auto server = Serve({"--synthetic_only", "--max_connections_per_peer=1"});
+  const UniqueFd first = ConnectTo(server->port());
   ASSERT_TRUE(IsServed(first));
   for (int i = 0; i < 10; ++i) {
-    const auto status = GetServerStatus((*server)->address());
+    const auto status = GetServerStatus(server->address());
     ASSERT_TRUE(status.ok()) << status.status();
     ASSERT_EQ(status->size(), 1);
     const absl::Status refused = (*status)[0].status.status();
@@ -155,19 +150,17 @@ bool IsClosed(const UniqueFd& fd) {
 
 // 300 connections of 20 calls kept 135 MB of a server, for as long as they
 // liked, without a word, and the server kept them when they had gone.
-TEST(ConnectionFloodTest, RequestsThatDoNotBecomeCompleteAreEnded) {
-  auto server =
-      ServerProcess::Start({"--synthetic_only", "--memory_budget=64MiB",
-                            "--request_timeout=1s"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const pid_t pid = (*server)->process().pid();
+TEST_F(ConnectionFloodTest, RequestsThatDoNotBecomeCompleteAreEnded) {
+  auto server = Serve(
+      {"--synthetic_only", "--memory_budget=64MiB", "--request_timeout=1s"});
+  const pid_t pid = server->process().pid();
   // A client that has not done anything wrong.
-  RpcClient other((*server)->address());
+  RpcClient other(server->address());
   ASSERT_TRUE(other.GetStatus().ok());
   [[maybe_unused]] const uint64_t before = AnonymousBytes(pid);
   std::vector<UniqueFd> clients;
   for (int i = 0; i < 300; ++i) {
-    clients.push_back(BeginCalls((*server)->port(), 20, 8000));
+    clients.push_back(BeginCalls(server->port(), 20, 8000));
   }
   for (const UniqueFd& client : clients) ASSERT_TRUE(IsClosed(client));
   const auto status = other.GetStatus();
@@ -176,14 +169,11 @@ TEST(ConnectionFloodTest, RequestsThatDoNotBecomeCompleteAreEnded) {
 
 #if !MR_WITH_SANITIZER  // which keeps 256 MB of freed memory back
   constexpr uint64_t kMuch = 40 << 20;
-  const absl::Time give_up = absl::Now() + absl::Seconds(60);
-  while (AnonymousBytes(pid) > before + kMuch && absl::Now() < give_up) {
-    absl::SleepFor(absl::Milliseconds(50));
-  }
-  EXPECT_LE(AnonymousBytes(pid), before + kMuch);
+  const auto is_small = [&] { return AnonymousBytes(pid) <= before + kMuch; };
+  EXPECT_TRUE(Soon(is_small, absl::Seconds(60))) << AnonymousBytes(pid);
 #endif
-  EXPECT_EQ((*server)->Stop(), 0);
-  const std::string log = (*server)->process().Stderr();
+  EXPECT_EQ(server->Stop(), 0);
+  const std::string log = server->process().Stderr();
   EXPECT_THAT(log, HasSubstr("(127.0.0.1:"));
   EXPECT_THAT(log, HasSubstr("requests incomplete after 1s"));
   EXPECT_THAT(log, HasSubstr("(--request_timeout)"));
@@ -191,20 +181,12 @@ TEST(ConnectionFloodTest, RequestsThatDoNotBecomeCompleteAreEnded) {
 
 // A client that waits between its calls, or whose call takes long, is none of
 // these.
-TEST(ConnectionFloodTest, ACallThatRunsForLongIsNotEnded) {
-  auto server = ServerProcess::Start({"--synthetic_only", "--threads=1",
-                                      "--request_timeout=1s",
-                                      "--send_timeout=10m"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  PipelineSpec spec;
-  Synthetic& synthetic = *spec.add_sources()->mutable_synthetic();
-  synthetic.set_samples(1000);
-  SyntheticField& field = *synthetic.add_fields();
-  field.set_name("x");
-  field.set_dtype(DTYPE_UINT8);
-  field.add_shape(30'000);  // all steps fit into no window
-  spec.set_batch_size(1);
-  RpcClient client((*server)->address());
+TEST_F(ConnectionFloodTest, ACallThatRunsForLongIsNotEnded) {
+  auto server = Serve({"--synthetic_only", "--threads=1",
+                       "--request_timeout=1s", "--send_timeout=10m"});
+  // All steps fit into no window.
+  const PipelineSpec spec = SyntheticSpec(1000, {30'000}, 1);
+  RpcClient client(server->address());
   const auto plan = client.Open(spec, 1);
   ASSERT_TRUE(plan.ok()) << plan.status();
   grpc::ClientContext context;
@@ -224,7 +206,7 @@ TEST(ConnectionFloodTest, ACallThatRunsForLongIsNotEnded) {
   }
   // Until a connection with a request that does stall is closed, twice.
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(IsClosed(BeginCalls((*server)->port(), 1, 100)));
+    ASSERT_TRUE(IsClosed(BeginCalls(server->port(), 1, 100)));
   }
   Frame frame;
   int frames = 0;

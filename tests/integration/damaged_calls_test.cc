@@ -24,8 +24,8 @@
 #include "client/prefetch/host_loader.h"
 #include "client/receive/open_host_loader.h"
 #include "client/receive/server_queries.h"
-#include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 #include "tests/testing/tcp_gate.h"
 
@@ -35,11 +35,9 @@ int flips = 120;  // of a cheap call; set by main() alone
 
 namespace {
 
-using ::millrace::testing::DigitsService;
 using ::millrace::testing::ProgramPath;
 using ::millrace::testing::ProgramResult;
 using ::millrace::testing::RunProgram;
-using ::millrace::testing::ServerProcess;
 using ::millrace::testing::TcpGate;
 using ::testing::HasSubstr;
 
@@ -63,11 +61,11 @@ std::string Part(const std::string& text, const std::string& from,
   return text.substr(begin, end + to.size() - begin);
 }
 
-class DamagedCallsTest : public ::testing::Test {
+class DamagedCallsTest : public testing::ServiceTest {
  protected:
   DamagedCallsTest()
-      : service_(kSamples, {"--threads=1", "--memory_budget=128MiB"}),
-        server_(service_.Serve()),
+      : server_(
+            Serve({Digits(kSamples), "--threads=1", "--memory_budget=128MiB"})),
         gate_(server_->port()) {}
 
   // `least`: so many of the flips give the result.
@@ -128,8 +126,7 @@ class DamagedCallsTest : public ::testing::Test {
     }
   }
 
-  const DigitsService service_;
-  const std::unique_ptr<ServerProcess> server_;
+  const std::unique_ptr<testing::ServerProcess> server_;
   TcpGate gate_;
 };
 
@@ -185,7 +182,7 @@ TEST_F(DamagedCallsTest, DescribeDataset) {
 // A flip in a length of the request left the server waiting for the rest, and
 // the job ended after its timeout: "see what keeps it busy".
 TEST_F(DamagedCallsTest, Open) {
-  HostLoaderOptions options = service_.Options(gate_.address(), 50);
+  HostLoaderOptions options = Options(gate_.address(), 50);
   options.open_timeout = absl::Seconds(1);
   ExpectSameOrFailure(
       [&options]() -> std::string {

@@ -16,16 +16,13 @@
 #include "client/prefetch/host_loader.h"
 #include "client/receive/open_host_loader.h"
 #include "client/receive/server_queries.h"
-#include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/tcp_gate.h"
 
 namespace millrace {
 namespace {
 
-using ::millrace::testing::BytesOf;
-using ::millrace::testing::DigitsService;
-using ::millrace::testing::ServerProcess;
 using ::millrace::testing::TcpGate;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -36,28 +33,20 @@ constexpr uint64_t kBatch = 50;
 constexpr uint64_t kSteps = kSamples / kBatch;
 constexpr int kAlways = 1'000'000;
 
-class DamagedLinkTest : public ::testing::Test {
+class DamagedLinkTest : public testing::ServiceTest {
  protected:
-  DamagedLinkTest()
-      : service_(kSamples, {"--threads=2", "--memory_budget=256MiB",
-                            "--send_timeout=1s"}),
-        server_(service_.Serve()),
-        gate_(server_->port()) {
-    auto loader = OpenHostLoader(Options());
-    if (!loader.ok()) {
-      ADD_FAILURE() << loader.status();
-      return;
-    }
-    plan_ = (*loader)->plan();
-    for (uint64_t step = 0; step < kSteps; ++step) {
-      const absl::StatusOr<HostBatch> batch = (*loader)->Next();
-      EXPECT_TRUE(batch.ok()) << batch.status();
-      if (batch.ok()) payloads_.push_back(BytesOf(*batch));
-    }
+  DamagedLinkTest() : server_(Serve()), gate_(server_->port()) {
+    const auto loader = Open(Options());
+    plan_ = loader->plan();
+    payloads_ = ReceiveBytes(*loader, kSteps);
   }
 
+  static std::unique_ptr<testing::ServerProcess> Serve() {
+    return ServiceTest::Serve({Digits(kSamples), "--threads=2",
+                               "--memory_budget=256MiB", "--send_timeout=1s"});
+  }
   HostLoaderOptions Options() const {
-    return service_.Options(gate_.address(), kBatch);
+    return ServiceTest::Options(gate_.address(), kBatch);
   }
 
   // The status of OpenHostLoader(), or of the Next() that failed, or OK for the
@@ -74,12 +63,19 @@ class DamagedLinkTest : public ::testing::Test {
     return absl::OkStatus();
   }
 
+  // The same, and what was logged meanwhile.
+  absl::Status Receive(const HostLoaderOptions& options, std::string& log) {
+    ::testing::internal::CaptureStderr();
+    const absl::Status status = Receive(options);
+    log = ::testing::internal::GetCapturedStderr();
+    return status;
+  }
+
   // `pattern` passes the link unharmed but for the first time, then never.
   void ExpectOneMoreTry(const std::string& pattern) {
     gate_.Damage(pattern, 1);
-    ::testing::internal::CaptureStderr();
-    const absl::Status once = Receive();
-    const std::string log = ::testing::internal::GetCapturedStderr();
+    std::string log;
+    const absl::Status once = Receive(Options(), log);
     EXPECT_TRUE(once.ok()) << once;
     EXPECT_EQ(gate_.damages(), 1);
     EXPECT_THAT(log, AllOf(HasSubstr("server " + gate_.address() + ": "),
@@ -94,8 +90,7 @@ class DamagedLinkTest : public ::testing::Test {
     EXPECT_GE(gate_.damages(), 2);
   }
 
-  const DigitsService service_;
-  const std::unique_ptr<ServerProcess> server_;
+  const std::unique_ptr<testing::ServerProcess> server_;
   TcpGate gate_;
   OpenResponse plan_;
   std::vector<std::string> payloads_;
@@ -115,9 +110,8 @@ size_t CountLines(const std::string& log, const std::string& text) {
 TEST_F(DamagedLinkTest, AMethodThatWasDamagedSpoilsOneConnection) {
   const std::string method = "DataService/GetBatches";
   gate_.Damage(method, 1);
-  ::testing::internal::CaptureStderr();
-  const absl::Status once = Receive();
-  const std::string log = ::testing::internal::GetCapturedStderr();
+  std::string log;
+  const absl::Status once = Receive(Options(), log);
   EXPECT_TRUE(once.ok()) << once;
   EXPECT_EQ(gate_.damages(), 1);
   EXPECT_EQ(CountLines(log, "over a new connection"), 1) << log;
@@ -139,13 +133,12 @@ TEST_F(DamagedLinkTest, AMethodThatWasDamagedSpoilsOneConnection) {
 
 // It was left out as one that does not serve the plan.
 TEST_F(DamagedLinkTest, AServerBehindADamagedMethodIsNotLeftOut) {
-  const auto other = service_.Serve();
+  const auto other = Serve();
   HostLoaderOptions options = Options();
   absl::StrAppend(&options.endpoint, ",", other->address());
   gate_.Damage("DataService/GetBatches", 1);
-  ::testing::internal::CaptureStderr();
-  const absl::Status status = Receive(options);
-  const std::string log = ::testing::internal::GetCapturedStderr();
+  std::string log;
+  const absl::Status status = Receive(options, log);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(gate_.damages(), 1);
   EXPECT_THAT(log, AllOf(HasSubstr("over a new connection"),
@@ -161,9 +154,8 @@ TEST_F(DamagedLinkTest, AWindowThatWasDamagedSpoilsOneConnection) {
   gate_.Damage(head, kAlways, /*connections=*/1);
   HostLoaderOptions options = Options();
   options.next_timeout = absl::Seconds(30);
-  ::testing::internal::CaptureStderr();
-  const absl::Status status = Receive(options);
-  const std::string log = ::testing::internal::GetCapturedStderr();
+  std::string log;
+  const absl::Status status = Receive(options, log);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_GE(gate_.damages(), 1);
   EXPECT_THAT(log, AllOf(HasSubstr("has taken nothing for 1s"),
@@ -176,9 +168,8 @@ TEST_F(DamagedLinkTest, HeadersOfOpenThatWereDamagedAreSentAgain) {
   for (const char* header : {"DataService/Open", "trailers"}) {
     SCOPED_TRACE(header);
     gate_.Damage(header, 1);
-    ::testing::internal::CaptureStderr();
-    const absl::Status once = Receive();
-    const std::string log = ::testing::internal::GetCapturedStderr();
+    std::string log;
+    const absl::Status once = Receive(Options(), log);
     EXPECT_TRUE(once.ok()) << once;
     EXPECT_EQ(gate_.damages(), 1);
     EXPECT_EQ(CountLines(log, "over a new connection"), 1) << log;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 #include "tests/testing/tcp_gate.h"
 
@@ -22,13 +23,11 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-class DoctorIntegrationTest : public ::testing::Test {
+class DoctorIntegrationTest : public ServiceTest {
  protected:
   static std::unique_ptr<ServerProcess> Serve(std::vector<std::string> flags) {
     flags.push_back("--memory_budget=256MiB");
-    auto server = ServerProcess::Start(flags);
-    EXPECT_TRUE(server.ok()) << server.status();
-    return *std::move(server);
+    return ServiceTest::Serve(flags);
   }
 
   // Trains on `pipeline` and leaves the summary at Path(name).
@@ -77,12 +76,6 @@ class DoctorIntegrationTest : public ::testing::Test {
     EXPECT_THAT(doctor.out, HasSubstr("bottleneck: "));
     EXPECT_THAT(doctor.out, HasSubstr(advice));
   }
-
-  std::string Path(const std::string& name) const {
-    return absl::StrCat(folder_, "/", name);
-  }
-
-  const std::string folder_ = NewTempDir();
 };
 
 // A small image to learn from, a label, and `more` fields beside them.

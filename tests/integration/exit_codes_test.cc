@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/testing/digits.h"
-#include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::testing {
@@ -30,24 +30,20 @@ struct Case {
   std::string says;
 };
 
-class ExitCodesTest : public ::testing::Test {
+class ExitCodesTest : public ServiceTest {
  protected:
   void SetUp() override {
     const absl::Status written = WriteDigits(digits_, 20);
     ASSERT_TRUE(written.ok()) << written;
-    WriteFile(File("bad.textproto"), "preset: 'mnist'\nbatchsize: 5\n");
-    WriteFile(File("good.textproto"), "preset: 'mnist' batch_size: 5\n");
-    WriteFile(File("other.textproto"),
+    WriteFile(Path("bad.textproto"), "preset: 'mnist'\nbatchsize: 5\n");
+    WriteFile(Path("good.textproto"), "preset: 'mnist' batch_size: 5\n");
+    WriteFile(Path("other.textproto"),
               "sources { dataset: 'b' } batch_size: 5");
-    WriteFile(File("not.so"), "no library");
-    WriteFile(File("bad.json"), "{");
-    WriteFile(File("cut.mraudit"), std::string("\xFF\xFF\xFF\xFF\x01\0\0\0"
+    WriteFile(Path("not.so"), "no library");
+    WriteFile(Path("bad.json"), "{");
+    WriteFile(Path("cut.mraudit"), std::string("\xFF\xFF\xFF\xFF\x01\0\0\0"
                                                "MRAUDIT1",
                                                16));
-  }
-
-  std::string File(const std::string& name) const {
-    return absl::StrCat(folder_, "/", name);
   }
 
   static void Expect(const std::vector<Case>& cases) {
@@ -61,8 +57,7 @@ class ExitCodesTest : public ::testing::Test {
     }
   }
 
-  const std::string folder_ = NewTempDir();
-  const std::string digits_ = "lmdb:" + folder_ + "/digits.lmdb";
+  const std::string digits_ = "lmdb:" + Path("digits.lmdb");
 };
 
 TEST_F(ExitCodesTest, Server) {
@@ -71,16 +66,16 @@ TEST_F(ExitCodesTest, Server) {
   Expect({
       {{server, "--colour=red"}, 2, "unknown flag --colour"},
       {{server}, 2, "no dataset to serve"},
-      {{server, "--config=" + File("none")}, 2, "No such file"},
-      {{server, "--config=" + folder_}, 2, folder_},
-      {{server, "--config=" + File("bad.textproto")}, 2, "bad.textproto:"},
-      {{server, dataset, "--operators=" + File("none.so")}, 2, "none.so"},
-      {{server, dataset, "--operators=" + File("not.so")}, 2, "not.so"},
-      {{server, dataset, "--check_config", "--check_pipeline=" + File("none")},
+      {{server, "--config=" + Path("none")}, 2, "No such file"},
+      {{server, "--config=" + folder()}, 2, folder()},
+      {{server, "--config=" + Path("bad.textproto")}, 2, "bad.textproto:"},
+      {{server, dataset, "--operators=" + Path("none.so")}, 2, "none.so"},
+      {{server, dataset, "--operators=" + Path("not.so")}, 2, "not.so"},
+      {{server, dataset, "--check_config", "--check_pipeline=" + Path("none")},
        2,
        "No such file"},
       {{server, dataset, "--check_config",
-        "--check_pipeline=" + File("bad.textproto")},
+        "--check_pipeline=" + Path("bad.textproto")},
        2,
        "bad.textproto:2:"},
       {{server, dataset, "--check_config", "--parse_config"},
@@ -91,11 +86,11 @@ TEST_F(ExitCodesTest, Server) {
        2,
        "the smallest sufficient value is --memory_budget="},
       {{server, dataset, "--check_config",
-        "--check_pipeline=" + File("other.textproto")},
+        "--check_pipeline=" + Path("other.textproto")},
        2,
        "no dataset \"b\""},
       // What another machine, or another moment, may have.
-      {{server, "--dataset=a=lmdb:" + File("none")}, 1, "none"},
+      {{server, "--dataset=a=lmdb:" + Path("none")}, 1, "none"},
       {{server, dataset, "--listen=192.0.2.1:7001"}, 1, "192.0.2.1"},
       {{server, dataset, "--listen=127.0.0.1:0", "--port_file=/none/port"},
        1,
@@ -105,80 +100,80 @@ TEST_F(ExitCodesTest, Server) {
 
 TEST_F(ExitCodesTest, DataTool) {
   const std::string tool = "server/data_tool/millrace-data";
-  const std::string library = "--operators=" + File("none.so");
+  const std::string library = "--operators=" + Path("none.so");
   const std::string dataset = "--dataset=" + digits_;
-  const std::string good = File("good.textproto");
+  const std::string good = Path("good.textproto");
   Expect({
       {{tool}, 2, "usage"},
       {{tool, "unpack"}, 2, "unknown command `unpack`"},
       {{tool, "inspect", "--colour", digits_}, 2, "unknown flag --colour"},
       {{tool, "inspect", library, digits_}, 2, "none.so"},
       {{tool, "verify", library, digits_}, 2, "none.so"},
-      {{tool, "inspect", File("digits.lmdb")}, 2, "does not say its format"},
+      {{tool, "inspect", Path("digits.lmdb")}, 2, "does not say its format"},
       {{tool, "inspect", "zarr:/x"}, 2, "unknown storage format"},
       {{tool, "verify", "lmdb:"}, 2, "the path is empty"},
       {{tool, "check", dataset, "--dataset=zarr:/x", good}, 2, "zarr"},
       {{tool, "check", dataset, dataset, good}, 2, "names 1 dataset, and 2"},
       {{tool, "preview", dataset, "--preset=mnist", "--field=label",
-        "--output=" + File("sheet.png")},
+        "--output=" + Path("sheet.png")},
        2,
        "--field=label is not an image"},
       {{tool, "preview", dataset, "--preset=mnist", "--explain", "--step=99"},
        2,
        "step"},
-      {{tool, "pack", "--format=idx", "--input=" + folder_, "--output=lmdb:"},
+      {{tool, "pack", "--format=idx", "--input=" + folder(), "--output=lmdb:"},
        2,
        "names no file"},
       {{tool, "check", dataset, library, good}, 2, "none.so"},
-      {{tool, "check", File("none")}, 2, "No such file"},
-      {{tool, "check", folder_}, 2, folder_},
-      {{tool, "preview", dataset, "--pipeline=" + File("none"), "--explain"},
+      {{tool, "check", Path("none")}, 2, "No such file"},
+      {{tool, "check", folder()}, 2, folder()},
+      {{tool, "preview", dataset, "--pipeline=" + Path("none"), "--explain"},
        2,
        "No such file"},
-      {{tool, "preview", dataset, "--pipeline=" + File("bad.textproto"),
+      {{tool, "preview", dataset, "--pipeline=" + Path("bad.textproto"),
         "--explain"},
        2,
        "bad.textproto:2:"},
       {{tool, "preview", dataset, "--preset=minst", "--explain"}, 2, "minst"},
-      {{tool, "pack", "--format=imagefolder", "--input=" + folder_, library,
-        "--output=lmdb:" + File("out.lmdb")},
+      {{tool, "pack", "--format=imagefolder", "--input=" + folder(), library,
+        "--output=lmdb:" + Path("out.lmdb")},
        2,
        "none.so"},
-      {{tool, "pack", "--format=idx", "--split=dev", "--input=" + folder_,
-        "--output=lmdb:" + File("out.lmdb")},
+      {{tool, "pack", "--format=idx", "--split=dev", "--input=" + folder(),
+        "--output=lmdb:" + Path("out.lmdb")},
        2,
        "--split to train or test"},
       // The result of a look at data, or at a file, is no mistake of its use.
-      {{tool, "check", File("bad.textproto")}, 1, "bad.textproto:2:"},
-      {{tool, "inspect", "lmdb:" + File("none")}, 1, "none"},
-      {{tool, "verify", "lmdb:" + File("none")}, 1, "none"},
-      {{tool, "check", "--dataset=lmdb:" + File("none"), good}, 1, "none"},
-      {{tool, "preview", "--dataset=lmdb:" + File("none"), "--preset=mnist",
+      {{tool, "check", Path("bad.textproto")}, 1, "bad.textproto:2:"},
+      {{tool, "inspect", "lmdb:" + Path("none")}, 1, "none"},
+      {{tool, "verify", "lmdb:" + Path("none")}, 1, "none"},
+      {{tool, "check", "--dataset=lmdb:" + Path("none"), good}, 1, "none"},
+      {{tool, "preview", "--dataset=lmdb:" + Path("none"), "--preset=mnist",
         "--explain"},
        1,
        "none"},
-      {{tool, "pack", "--format=imagefolder", "--input=" + folder_,
-        "--output=lmdb:" + File("out.lmdb")},
+      {{tool, "pack", "--format=imagefolder", "--input=" + folder(),
+        "--output=lmdb:" + Path("out.lmdb")},
        1,
        "contains no folders"},
-      {{tool, "pack", "--format=imagefolder", "--input=" + folder_,
-        "--output=lmdb:" + File("none/out.lmdb")},
+      {{tool, "pack", "--format=imagefolder", "--input=" + folder(),
+        "--output=lmdb:" + Path("none/out.lmdb")},
        1,
        "none"},
       // A path that is to be read or written, and is not what it must be.
-      {{tool, "pack", "--format=imagefolder", "--input=" + File("none"),
-        "--output=lmdb:" + File("out.lmdb")},
+      {{tool, "pack", "--format=imagefolder", "--input=" + Path("none"),
+        "--output=lmdb:" + Path("out.lmdb")},
        2,
        "there is no folder"},
       {{tool, "pack", "--format=imagefolder", "--input=" + good,
-        "--output=lmdb:" + File("out.lmdb")},
+        "--output=lmdb:" + Path("out.lmdb")},
        2,
        "there is no folder"},
-      {{tool, "pack", "--format=idx", "--input=" + folder_,
-        "--output=lmdb:" + File("out.lmdb")},
+      {{tool, "pack", "--format=idx", "--input=" + folder(),
+        "--output=lmdb:" + Path("out.lmdb")},
        2,
        "there is no train-images"},
-      {{tool, "pack", "--format=imagefolder", "--input=" + folder_,
+      {{tool, "pack", "--format=imagefolder", "--input=" + folder(),
         "--output=" + digits_},
        2,
        "exists already; "},
@@ -190,7 +185,7 @@ TEST_F(ExitCodesTest, DataToolOnAFullDisk) {
   const std::string tool = ProgramPath("server/data_tool/millrace-data");
   for (const std::string& words :
        {std::string("--help"), std::string("--version"), "inspect " + digits_,
-        "verify " + digits_, "check " + File("good.textproto"),
+        "verify " + digits_, "check " + Path("good.textproto"),
         "preview --dataset=" + digits_ + " --preset=mnist --explain"}) {
     for (const char* place : {" > /dev/full", " >&-"}) {
       const ProgramResult result =
@@ -215,29 +210,31 @@ TEST_F(ExitCodesTest, Client) {
       {{millrace, "status", "--endpoint=data-1"}, 2, "no port"},
       {{millrace, "status", closed, soon}, 1, "no data server answers"},
       {{millrace, "doctor"}, 2, "--run=SUMMARY.json is missing"},
-      {{millrace, "doctor", "--run=" + File("none")}, 2, "No such file"},
-      {{millrace, "doctor", "--run=" + File("bad.json")}, 2, "is not a summary"},
-      {{millrace, "doctor", "--run=" + File("bad.json"), "--compare="},
+      {{millrace, "doctor", "--run=" + Path("none")}, 2, "No such file"},
+      {{millrace, "doctor", "--run=" + Path("bad.json")},
+       2,
+       "is not a summary"},
+      {{millrace, "doctor", "--run=" + Path("bad.json"), "--compare="},
        2,
        "flag --compare=: expected a value"},
-      {{millrace, "doctor", "--compare", "", File("bad.json")},
+      {{millrace, "doctor", "--compare", "", Path("bad.json")},
        2,
        "flag --compare=: expected a value"},
       {{millrace, "bench", "--server=/none", "--synthetic"}, 2, "/none"},
       {{millrace, "audit", closed, "--dataset=a", "--compare=3"},
        2,
        "--compare has no effect without --files"},
-      {{millrace, "audit", "--files=" + File("none"), "--world=2"},
+      {{millrace, "audit", "--files=" + Path("none"), "--world=2"},
        2,
        "--world and --epoch out"},
-      {{millrace, "audit", "--files=" + File("none")}, 2, "No such file"},
+      {{millrace, "audit", "--files=" + Path("none")}, 2, "No such file"},
       {{millrace, "audit", "--files=" + NewTempDir()},
        2,
        "contains no audit log"},
-      {{millrace, "audit", "--files=" + File("bad.json")},
+      {{millrace, "audit", "--files=" + Path("bad.json")},
        2,
        "is not an audit log"},
-      {{millrace, "audit", "--files=" + File("cut.mraudit")},
+      {{millrace, "audit", "--files=" + Path("cut.mraudit")},
        1,
        "is cut off or damaged: it has 16 bytes"},
       {{millrace, "doctor", "--compare", "a.json", "b.json", "--run=a.json"},
@@ -247,15 +244,15 @@ TEST_F(ExitCodesTest, Client) {
        2,
        "--run and --compare both name a.json"},
       {{millrace, "replay", closed, "--dataset=a", "--position=0:0",
-        "--output=" + File("batch"), "--hedge_share=0.5"},
+        "--output=" + Path("batch"), "--hedge_share=0.5"},
        2,
        "unknown flag --hedge_share"},
-      {{millrace, "replay", closed, "--run=" + File("none"), "--position=0:0",
-        "--output=" + File("batch")},
+      {{millrace, "replay", closed, "--run=" + Path("none"), "--position=0:0",
+        "--output=" + Path("batch")},
        2,
        "No such file"},
-      {{millrace, "replay", closed, "--run=" + File("bad.json"),
-        "--position=0:0", "--output=" + File("batch")},
+      {{millrace, "replay", closed, "--run=" + Path("bad.json"),
+        "--position=0:0", "--output=" + Path("batch")},
        2,
        "bad.json"},
   };
@@ -263,12 +260,12 @@ TEST_F(ExitCodesTest, Client) {
   for (const char* flag : {"--compare=3", "--timeout=1s", "--step_timeout=1s",
                            "--same_host=auto"}) {
     const std::string name(flag, std::strchr(flag, '=') - flag);
-    cases.push_back({{millrace, "audit", "--files=" + folder_, flag},
+    cases.push_back({{millrace, "audit", "--files=" + folder(), flag},
                      2,
                      name + " has no effect without --endpoint"});
   }
   for (const char* flag : {"--hedge_share=0.1", "--hedge_floor=1s"}) {
-    cases.push_back({{millrace, "audit", "--files=" + folder_, closed, flag},
+    cases.push_back({{millrace, "audit", "--files=" + folder(), closed, flag},
                      2,
                      "has no effect with --files"});
   }
@@ -276,7 +273,7 @@ TEST_F(ExitCodesTest, Client) {
     const std::vector<std::string> more =
         command == std::string("replay")
             ? std::vector<std::string>{"--position=0:0",
-                                       "--output=" + File("batch")}
+                                       "--output=" + Path("batch")}
             : std::vector<std::string>{};
     const auto add = [&](std::vector<std::string> flags, int exit_code,
                          std::string says) {
@@ -286,9 +283,9 @@ TEST_F(ExitCodesTest, Client) {
     };
     add({closed}, 2, "--dataset=NAME is missing");
     add({closed, "--dataset=a", "--dataset=b"}, 2, "--dataset is given twice");
-    add({closed, "--pipeline=" + File("none")}, 2, "No such file");
-    add({closed, "--pipeline=" + File("bad.textproto")}, 2, "bad.textproto:2:");
-    add({closed, "--pipeline=" + File("good.textproto")}, 2,
+    add({closed, "--pipeline=" + Path("none")}, 2, "No such file");
+    add({closed, "--pipeline=" + Path("bad.textproto")}, 2, "bad.textproto:2:");
+    add({closed, "--pipeline=" + Path("good.textproto")}, 2,
         "good.textproto: the file names no dataset; give --dataset=NAME");
     add({closed, "--dataset=a", "--preset=mnist", "--world=3"}, 2,
         "--world=3: 64 samples of a global batch");
@@ -307,7 +304,7 @@ TEST_F(ExitCodesTest, DataToolWithoutAReaderOfItsOutput) {
   ASSERT_EQ(pipe(ends), 0);
   close(ends[0]);
   for (const char* name : {"cat", "dog"}) {
-    const std::string folder = File(absl::StrCat("images/", name));
+    const std::string folder = Path(absl::StrCat("images/", name));
     std::filesystem::create_directories(folder);
     WriteFile(folder + "/1.jpg", absl::StrCat("\xFF\xD8\xFF", name));
   }
@@ -325,10 +322,10 @@ TEST_F(ExitCodesTest, DataToolWithoutAReaderOfItsOutput) {
     expect({"verify", digits_});
     expect({"preview", "--dataset=" + digits_, "--preset=mnist", "--explain"});
     expect({"pack", "--format=imagefolder", "--no_decode", "--overwrite",
-            "--input=" + File("images"), "--output=lmdb:" + File("i.lmdb")});
+            "--input=" + Path("images"), "--output=lmdb:" + Path("i.lmdb")});
     // It was packed before the line about it.
     EXPECT_EQ(
-        RunProgram({data, "verify", "lmdb:" + File("i.lmdb"), "--no_decode"})
+        RunProgram({data, "verify", "lmdb:" + Path("i.lmdb"), "--no_decode"})
             .exit_code,
         0);
   }
@@ -336,11 +333,9 @@ TEST_F(ExitCodesTest, DataToolWithoutAReaderOfItsOutput) {
 }
 
 TEST_F(ExitCodesTest, SyntheticDataThatTheServerRefuses) {
-  const auto server =
-      ServerProcess::Start({"--dataset=a=" + digits_, "--refuse_synthetic"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  Expect({{{"client/cli/millrace", "bench",
-            "--endpoint=" + (*server)->address(), "--synthetic"},
+  const auto server = Serve({"--dataset=a=" + digits_, "--refuse_synthetic"});
+  Expect({{{"client/cli/millrace", "bench", "--endpoint=" + server->address(),
+            "--synthetic"},
            2,
            "refuses requests for synthetic data (--refuse_synthetic)"}});
 }
@@ -348,21 +343,20 @@ TEST_F(ExitCodesTest, SyntheticDataThatTheServerRefuses) {
 // What a server refuses of a pipeline, whatever the code: it was 1 where this
 // version's servers cannot do what the pipeline asks.
 TEST_F(ExitCodesTest, APipelineThatNoServerRuns) {
-  const auto server = ServerProcess::Start({"--synthetic_only"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  WriteFile(File("channels.textproto"),
+  const auto server = Serve({"--synthetic_only"});
+  WriteFile(Path("channels.textproto"),
             "sources { synthetic { samples: 64 fields { name: 'image' "
             "  dtype: DTYPE_UINT8 shape: [1, 1, 16] } } } batch_size: 8 "
             "transforms { resize { height: 4 width: 4 } }");
   const std::string millrace = "client/cli/millrace";
-  const std::string endpoint = "--endpoint=" + (*server)->address();
-  const std::string pipeline = "--pipeline=" + File("channels.textproto");
+  const std::string endpoint = "--endpoint=" + server->address();
+  const std::string pipeline = "--pipeline=" + Path("channels.textproto");
   const std::string says = "images of 16 channels";
   Expect({
       {{millrace, "bench", endpoint, pipeline}, 2, says},
       {{millrace, "audit", endpoint, pipeline}, 2, says},
       {{millrace, "replay", endpoint, pipeline, "--position=0:0",
-        "--output=" + File("batch")},
+        "--output=" + Path("batch")},
        2,
        says},
   });

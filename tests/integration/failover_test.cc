@@ -11,51 +11,37 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cli/digest.h"
 #include "client/diagnosis/server_times.h"
 #include "client/prefetch/host_loader.h"
 #include "client/receive/open_host_loader.h"
 #include "proto/spec_text.h"
-#include "tests/integration/digits_service.h"
 #include "tests/testing/digits.h"
 #include "tests/testing/server_process.h"
-#include "tests/testing/subprocess.h"
+#include "tests/testing/service.h"
 #include "tests/testing/tcp_gate.h"
 
 namespace millrace {
 namespace {
 
-using ::millrace::testing::BytesOf;
-using ::millrace::testing::DigitsService;
-using ::millrace::testing::EndpointOf;
-using ::millrace::testing::ExpectSameEpoch;
-using ::millrace::testing::Kill;
-using ::millrace::testing::NewTempDir;
-using ::millrace::testing::ReceiveEpoch;
 using ::millrace::testing::ServerProcess;
-using ::millrace::testing::Soon;
-using ::millrace::testing::StatusOf;
 using ::millrace::testing::TcpGate;
 
 constexpr int kSamples = 20'000;
 constexpr uint64_t kBatch = 20;
 constexpr uint64_t kSteps = kSamples / kBatch;
 
-class FailoverTest : public ::testing::Test {
+class FailoverTest : public testing::ServiceTest {
  protected:
-  static void SetUpTestSuite() { service_ = new DigitsService(kSamples); }
-  static void TearDownTestSuite() { delete service_; }
-
   static std::unique_ptr<ServerProcess> Serve(int port = 0) {
-    return service_->Serve({}, port);
+    return ServiceTest::Serve(
+        {Digits(kSamples), "--threads=2", "--memory_budget=256MiB"}, port);
   }
   static HostLoaderOptions Options(const std::string& endpoint) {
-    return service_->Options(endpoint, kBatch);
+    return ServiceTest::Options(endpoint, kBatch);
   }
   static EpochAudit Receive(HostLoader& loader,
                             const std::function<void()>& disturb) {
@@ -66,24 +52,18 @@ class FailoverTest : public ::testing::Test {
   static void ExpectUndisturbed(const EpochAudit& audit) {
     static const EpochAudit* const undisturbed = [] {
       const std::unique_ptr<ServerProcess> server = Serve();
-      auto loader = OpenHostLoader(Options(server->address()));
-      EXPECT_TRUE(loader.ok()) << loader.status();
-      return new EpochAudit(ReceiveEpoch(**loader, kSteps));
+      const auto loader = Open(Options(server->address()));
+      return new EpochAudit(ReceiveEpoch(*loader, kSteps));
     }();
     ExpectSameEpoch(audit, *undisturbed, kSamples);
   }
-
-  static DigitsService* service_;
 };
-
-DigitsService* FailoverTest::service_ = nullptr;
 
 TEST_F(FailoverTest, AServerThatIsKilledHalfwayLosesNothing) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  auto loader = OpenHostLoader(Options(EndpointOf(*first, *second)));
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  const EpochAudit audit = Receive(**loader, [&] { Kill(*first); });
+  const auto loader = Open(Options(EndpointOf(*first, *second)));
+  const EpochAudit audit = Receive(*loader, [&] { Kill(*first); });
   ExpectUndisturbed(audit);
 }
 
@@ -92,12 +72,11 @@ TEST_F(FailoverTest, StepsOfAFrozenServerAreAskedElsewhere) {
   std::unique_ptr<ServerProcess> second = Serve();
   HostLoaderOptions options = Options(EndpointOf(*first, *second));
   options.step_timeout = absl::Milliseconds(300);
-  auto loader = OpenHostLoader(options);
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader = Open(options);
   const EpochAudit audit =
-      Receive(**loader, [&] { first->process().Signal(SIGSTOP); });
+      Receive(*loader, [&] { first->process().Signal(SIGSTOP); });
   // One after the other because they are late, or all because it is silent.
-  const HostLoader::Stats stats = (*loader)->stats();
+  const HostLoader::Stats stats = loader->stats();
   EXPECT_GT(stats.retried_steps + stats.hedged_steps, 0);
   first->process().Signal(SIGCONT);
   ExpectUndisturbed(audit);
@@ -105,9 +84,8 @@ TEST_F(FailoverTest, StepsOfAFrozenServerAreAskedElsewhere) {
 
 TEST_F(FailoverTest, TheOnlyServerMayBeRestarted) {
   std::unique_ptr<ServerProcess> server = Serve();
-  auto loader = OpenHostLoader(Options(server->address()));
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  const EpochAudit audit = Receive(**loader, [&] {
+  const auto loader = Open(Options(server->address()));
+  const EpochAudit audit = Receive(*loader, [&] {
     const int port = server->port();
     Kill(*server);
     server = Serve(port);
@@ -120,16 +98,15 @@ TEST_F(FailoverTest, AServerThatComesBackIsUsedAgain) {
   std::unique_ptr<ServerProcess> second = Serve();
   HostLoaderOptions options = Options(EndpointOf(*first, *second));
   options.epochs = 0;
-  auto loader = OpenHostLoader(options);
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader = Open(options);
   const int port = first->port();
   ASSERT_EQ(first->Stop(), 0);
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE((*loader)->Next().ok());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(loader->Next().ok());
   first = Serve(port);
   second->process().Signal(SIGKILL);
   // Only the first is left: what comes now comes from it.
   for (int i = 0; i < 100; ++i) {
-    absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    absl::StatusOr<HostBatch> batch = loader->Next();
     ASSERT_TRUE(batch.ok()) << batch.status();
   }
 }
@@ -138,92 +115,81 @@ TEST_F(FailoverTest, WhenAllServersAreGoneNextSaysSo) {
   std::unique_ptr<ServerProcess> server = Serve();
   HostLoaderOptions options = Options(server->address());
   options.next_timeout = absl::Milliseconds(700);
-  auto loader = OpenHostLoader(options);
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader = Open(options);
   Kill(*server);
   absl::Status status;
   for (uint64_t i = 0; i < kSteps && status.ok(); ++i) {
-    status = (*loader)->Next().status();
+    status = loader->Next().status();
   }
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_NE(status.message().find(server->address()), std::string::npos)
       << status;
   // The position is that of the last batch: resume from there.
-  const Position position = (*loader)->position();
+  const Position position = loader->position();
   EXPECT_LT(position.step, kSteps);
   const std::unique_ptr<ServerProcess> other = Serve();
   HostLoaderOptions resumed = Options(other->address());
   resumed.start = position;
-  auto rest = OpenHostLoader(resumed);
-  ASSERT_TRUE(rest.ok()) << rest.status();
-  absl::StatusOr<HostBatch> batch = (*rest)->Next();
+  const auto rest = Open(resumed);
+  absl::StatusOr<HostBatch> batch = rest->Next();
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(batch->position, position);
 }
 
 TEST_F(FailoverTest, AServerWithOtherDataIsLeftOut) {
-  const std::string uri = "lmdb:" + NewTempDir() + "/digits.lmdb";
-  ASSERT_TRUE(testing::WriteDigits(uri, kSamples + 1).ok());
+  const std::string digits = Digits(kSamples + 1);
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  auto loader = OpenHostLoader(Options(EndpointOf(*first, *second)));
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  const EpochAudit audit = Receive(**loader, [&] {
+  const auto loader = Open(Options(EndpointOf(*first, *second)));
+  const EpochAudit audit = Receive(*loader, [&] {
     const int port = first->port();
     Kill(*first);
-    auto other = ServerProcess::Start({"--dataset=digits=" + uri}, port);
-    ASSERT_TRUE(other.ok()) << other.status();
-    first = *std::move(other);
+    first = ServiceTest::Serve({digits}, port);
   });
   ExpectUndisturbed(audit);
 }
 
 // Truncation of a served file ended the server with SIGBUS.
 TEST_F(FailoverTest, AServerWhoseFileIsTruncatedLosesNothingAndServesOn) {
-  const std::string folder = NewTempDir();
-  const std::string path = folder + "/digits.lmdb";
+  const std::string path = Path("digits.lmdb");
   ASSERT_TRUE(testing::WriteDigits("lmdb:" + path, kSamples).ok());
-  const std::string other = "lmdb:" + folder + "/other.lmdb";
+  const std::string other = "lmdb:" + Path("other.lmdb");
   ASSERT_TRUE(testing::WriteDigits(other, 5 * kBatch).ok());
-  const auto first = ServerProcess::Start(
+  const auto first = ServiceTest::Serve(
       {"--dataset=digits=lmdb:" + path, "--dataset=other=" + other});
-  ASSERT_TRUE(first.ok()) << first.status();
   const std::unique_ptr<ServerProcess> second = Serve();
-  auto loader = OpenHostLoader(Options(EndpointOf(**first, *second)));
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  const EpochAudit audit = Receive(**loader, [&] {
-    EXPECT_GT(StatusOf(**first).batches_sent(), 0);
+  const auto loader = Open(Options(EndpointOf(*first, *second)));
+  const EpochAudit audit = Receive(*loader, [&] {
+    EXPECT_GT(StatusOf(*first).batches_sent(), 0);
     ASSERT_EQ(truncate(path.c_str(), 0), 0);
   });
   ExpectUndisturbed(audit);
 
-  HostLoaderOptions options = Options((*first)->address());
+  HostLoaderOptions options = Options(first->address());
   options.open_timeout = absl::Seconds(1);
   const absl::Status refused = OpenHostLoader(options).status();
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
   EXPECT_NE(refused.message().find(path + " was truncated"), std::string::npos)
       << refused;
-  options = Options((*first)->address());
+  options = Options(first->address());
   options.spec.mutable_sources(0)->set_dataset("other");
-  auto others = OpenHostLoader(options);
-  ASSERT_TRUE(others.ok()) << others.status();
-  EXPECT_EQ(ReceiveEpoch(**others, 5).distinct(), 5 * kBatch);
+  const auto others = Open(options);
+  EXPECT_EQ(ReceiveEpoch(*others, 5).distinct(), 5 * kBatch);
 }
 
 TEST_F(FailoverTest, AllServersMayBeGoneForAWhile) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  auto loader = OpenHostLoader(Options(EndpointOf(*first, *second)));
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader = Open(Options(EndpointOf(*first, *second)));
   std::promise<void> received;
   std::thread repair;
-  const EpochAudit audit = Receive(**loader, [&] {
+  const EpochAudit audit = Receive(*loader, [&] {
     const int ports[] = {first->port(), second->port()};
     Kill(*first);
     Kill(*second);
     repair = std::thread([&, ports] {
       // Not before the loader has noticed; it waits in Next() meanwhile.
-      while ((*loader)->stats().servers > 0) {
+      while (loader->stats().servers > 0) {
         absl::SleepFor(absl::Milliseconds(5));
       }
       first = Serve(ports[0]);
@@ -242,8 +208,7 @@ TEST_F(FailoverTest, ServersThatAllHangAreNamedAtTheDeadlineAndUsedAfterIt) {
   std::unique_ptr<ServerProcess> second = Serve();
   HostLoaderOptions options = Options(EndpointOf(*first, *second));
   options.next_timeout = absl::Milliseconds(700);
-  auto loader = OpenHostLoader(options);
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader = Open(options);
   EpochAudit audit;
   int timeouts = 0;
   for (uint64_t step = 0; step < kSteps;) {
@@ -251,7 +216,7 @@ TEST_F(FailoverTest, ServersThatAllHangAreNamedAtTheDeadlineAndUsedAfterIt) {
       first->process().Signal(SIGSTOP);
       second->process().Signal(SIGSTOP);
     }
-    absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    absl::StatusOr<HostBatch> batch = loader->Next();
     if (batch.ok()) {
       ASSERT_EQ(batch->position, (Position{0, step}));
       ASSERT_TRUE(audit.Add(batch->header, batch->payload).ok());
@@ -265,7 +230,7 @@ TEST_F(FailoverTest, ServersThatAllHangAreNamedAtTheDeadlineAndUsedAfterIt) {
     ASSERT_NE(batch.status().message().find(options.endpoint),
               std::string::npos)
         << batch.status();
-    ASSERT_EQ((*loader)->position(), (Position{0, step}));
+    ASSERT_EQ(loader->position(), (Position{0, step}));
     ASSERT_LT(++timeouts, 100);
     first->process().Signal(SIGCONT);
     second->process().Signal(SIGCONT);
@@ -275,30 +240,27 @@ TEST_F(FailoverTest, ServersThatAllHangAreNamedAtTheDeadlineAndUsedAfterIt) {
 }
 
 TEST_F(FailoverTest, AnOnlyServerThatComesBackWithOtherDataIsRefused) {
-  const std::string uri = "lmdb:" + NewTempDir() + "/digits.lmdb";
-  ASSERT_TRUE(testing::WriteDigits(uri, kSamples + 1).ok());
+  const std::string digits = Digits(kSamples + 1);
   std::unique_ptr<ServerProcess> server = Serve();
-  auto loader = OpenHostLoader(Options(server->address()));
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader = Open(Options(server->address()));
   const int port = server->port();
   for (uint64_t step = 0; step < 10; ++step) {
-    ASSERT_TRUE((*loader)->Next().ok());
+    ASSERT_TRUE(loader->Next().ok());
   }
   ASSERT_EQ(server->Stop(), 0);
-  auto other = ServerProcess::Start({"--dataset=digits=" + uri}, port);
-  ASSERT_TRUE(other.ok()) << other.status();
+  const auto other = ServiceTest::Serve({digits}, port);
   // What came before the change is good and handed out, nothing after it.
   absl::Status status;
   uint64_t steps = 10;
   for (; steps < kSteps && status.ok(); ++steps) {
-    status = (*loader)->Next().status();
+    status = loader->Next().status();
   }
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_NE(status.message().find((*other)->address()), std::string::npos)
+  EXPECT_NE(status.message().find(other->address()), std::string::npos)
       << status;
   EXPECT_NE(status.message().find("the data differ"), std::string::npos)
       << status;
-  EXPECT_NE(status.message().find((*loader)->plan().fingerprint()),
+  EXPECT_NE(status.message().find(loader->plan().fingerprint()),
             std::string::npos)
       << status;
 }
@@ -311,12 +273,11 @@ TEST_F(FailoverTest, AServerThatIsAddedLaterGetsWork) {
   ASSERT_EQ(second->Stop(), 0);
   HostLoaderOptions options = Options(endpoint);
   options.epochs = 0;
-  auto loader = OpenHostLoader(options);
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  ASSERT_TRUE((*loader)->Next().ok());
+  const auto loader = Open(options);
+  ASSERT_TRUE(loader->Next().ok());
   second = Serve(port);
   ASSERT_TRUE(Soon([&] {
-    EXPECT_TRUE((*loader)->Next().ok());
+    EXPECT_TRUE(loader->Next().ok());
     return StatusOf(*second).batches_sent() > 0;
   }));
 }
@@ -328,26 +289,25 @@ TEST_F(FailoverTest, AServerWhoseLinkIsCutLosesNothingAndIsUsedAfterIt) {
   HostLoaderOptions options =
       Options(absl::StrCat(gate.address(), ",", second->address()));
   options.epochs = 2;
-  auto loader = OpenHostLoader(options);
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader = Open(options);
   // The connection stays, it only carries nothing.
   EpochAudit audit;
   for (uint64_t step = 0; step < kSteps; ++step) {
     if (step == kSteps / 2) gate.Cut();
-    const absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    const absl::StatusOr<HostBatch> batch = loader->Next();
     ASSERT_TRUE(batch.ok()) << batch.status();
     ASSERT_EQ(batch->position, (Position{0, step}));
     ASSERT_TRUE(audit.Add(batch->header, batch->payload).ok());
   }
   ExpectUndisturbed(audit);
-  const HostLoader::Stats stats = (*loader)->stats();
+  const HostLoader::Stats stats = loader->stats();
   EXPECT_GT(stats.retried_steps + stats.hedged_steps, 0);
   // Nobody else is left: what comes now comes over the mended link. (Beside
   // others it is asked again when it delivers, or after 30 s.)
   gate.Mend();
   Kill(*second);
   for (int i = 0; i < 100; ++i) {
-    const absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    const absl::StatusOr<HostBatch> batch = loader->Next();
     ASSERT_TRUE(batch.ok()) << batch.status();
   }
 }
@@ -356,19 +316,18 @@ TEST_F(FailoverTest, AServerWhoseLinkBecomesThinGetsLess) {
   const std::unique_ptr<ServerProcess> first = Serve();
   const std::unique_ptr<ServerProcess> second = Serve();
   TcpGate gate(first->port());
-  auto loader = OpenHostLoader(
-      Options(absl::StrCat(gate.address(), ",", second->address())));
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader =
+      Open(Options(absl::StrCat(gate.address(), ",", second->address())));
   std::vector<ServerTimes> before;
-  const EpochAudit audit = Receive(**loader, [&] {
+  const EpochAudit audit = Receive(*loader, [&] {
     gate.Limit(1'000'000);  // some 60 batches a second
-    before = (*loader)->stats().by_server;
+    before = loader->stats().by_server;
   });
   ExpectUndisturbed(audit);
   uint64_t thin = 0;
   uint64_t other = 0;
   for (const ServerTimes& server :
-       Difference((*loader)->stats().by_server, before)) {
+       Difference(loader->stats().by_server, before)) {
     (server.address == gate.address() ? thin : other) += server.batches;
   }
   EXPECT_LT(thin, other);
@@ -391,18 +350,8 @@ TEST_F(FailoverTest, MixedBatchesOfTwoServersAreThoseOfOne) {
     options.spec = *spec;
     options.rank = rank;
     options.world_size = 2;
-    std::vector<std::string> batches;
-    auto loader = OpenHostLoader(options);
-    EXPECT_TRUE(loader.ok()) << loader.status();
-    const uint64_t steps = (*loader)->plan().steps_per_epoch();
-    for (uint64_t step = 0; step < steps; ++step) {
-      if (step == steps / 2) disturb();
-      const absl::StatusOr<HostBatch> batch = (*loader)->Next();
-      EXPECT_TRUE(batch.ok()) << batch.status();
-      if (!batch.ok()) break;
-      batches.push_back(BytesOf(*batch));
-    }
-    return batches;
+    const auto loader = Open(options);
+    return ReceiveBytes(*loader, loader->plan().steps_per_epoch(), disturb);
   };
   const std::string both = EndpointOf(*first, *second);
   const std::vector<std::string> rank0 = bytes(both, 0, [] {});

@@ -20,6 +20,7 @@
 #include "proto/names.h"
 #include "tests/testing/rpc_client.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::testing {
@@ -30,19 +31,6 @@ using ::testing::HasSubstr;
 
 constexpr int kSlow = 10;
 constexpr uint64_t kSteps = 5;
-
-// Batches of 9.2 MiB.
-PipelineSpec Spec() {
-  PipelineSpec spec;
-  Synthetic& synthetic = *spec.add_sources()->mutable_synthetic();
-  synthetic.set_samples(64 * 10'000);
-  SyntheticField& field = *synthetic.add_fields();
-  field.set_name("pixels");
-  field.set_dtype(DTYPE_UINT8);
-  for (const int side : {224, 224, 3}) field.add_shape(side);
-  spec.set_batch_size(64);
-  return spec;
-}
 
 // Requests batches and reads none.
 class SlowConnection {
@@ -62,18 +50,19 @@ class SlowConnection {
   std::unique_ptr<grpc::ClientReader<Frame>> stream_;
 };
 
-class FullShareTest : public ::testing::Test {
+class FullShareTest : public ServiceTest {
  protected:
   void Serve(uint64_t budget_mib) {
     slow_.clear();
     server_.reset();
-    auto server = ServerProcess::Start(
+    server_ = ServiceTest::Serve(
         {"--synthetic_only", "--threads=2", "--batch_timeout=500ms",
          "--send_timeout=5m",
          absl::StrCat("--memory_budget=", budget_mib, "MiB")});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    const auto plan = RpcClient(server_->address()).Open(Spec(), 1);
+    // Batches of 9.2 MiB.
+    const auto plan =
+        RpcClient(server_->address())
+            .Open(SyntheticSpec(64 * 10'000, {224, 224, 3}, 64), 1);
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = *plan;
     for (int i = 0; i < kSlow; ++i) {

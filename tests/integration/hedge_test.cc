@@ -12,34 +12,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/host_loader.h"
-#include "client/receive/open_host_loader.h"
-#include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 
 namespace millrace {
 namespace {
 
-using ::millrace::testing::BytesOf;
-using ::millrace::testing::DigitsService;
-using ::millrace::testing::EndpointOf;
-using ::millrace::testing::Kill;
 using ::millrace::testing::ServerProcess;
 
 constexpr int kSamples = 8'000;
 constexpr uint64_t kBatch = 20;
 constexpr uint64_t kSteps = kSamples / kBatch;
 
-class HedgeIntegrationTest : public ::testing::Test {
+class HedgeIntegrationTest : public testing::ServiceTest {
  protected:
-  static void SetUpTestSuite() {
-    service_ =
-        new DigitsService(kSamples, {"--threads=1", "--memory_budget=128MiB"});
+  static std::unique_ptr<ServerProcess> Serve() {
+    return ServiceTest::Serve(
+        {Digits(kSamples), "--threads=1", "--memory_budget=128MiB"});
   }
-  static void TearDownTestSuite() { delete service_; }
-
-  static std::unique_ptr<ServerProcess> Serve() { return service_->Serve(); }
   static HostLoaderOptions Options(const std::string& endpoint) {
-    return service_->Options(endpoint, kBatch);
+    return ServiceTest::Options(endpoint, kBatch);
   }
 
   // The rows of tensor `name`.
@@ -53,11 +45,7 @@ class HedgeIntegrationTest : public ::testing::Test {
     ADD_FAILURE() << "no tensor " << name;
     return "";
   }
-
-  static DigitsService* service_;
 };
-
-DigitsService* HedgeIntegrationTest::service_ = nullptr;
 
 TEST_F(HedgeIntegrationTest, AStoppedServerHoldsUpTheStreamForAMoment) {
   std::unique_ptr<ServerProcess> first = Serve();
@@ -67,29 +55,27 @@ TEST_F(HedgeIntegrationTest, AStoppedServerHoldsUpTheStreamForAMoment) {
   // else ends the silence so early.
   options.step_timeout = absl::Hours(1);
   options.next_timeout = absl::Minutes(2);
-  auto loader = OpenHostLoader(options);
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  auto loader = Open(options);
   std::vector<std::string> batches;
   for (uint64_t step = 0; step < kSteps; ++step) {
     if (step == kSteps / 2) first->process().Signal(SIGSTOP);
-    absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    absl::StatusOr<HostBatch> batch = loader->Next();
     ASSERT_TRUE(batch.ok()) << batch.status();
     ASSERT_EQ(batch->position, (Position{0, step}));
     batches.push_back(BytesOf(*batch));
   }
-  EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
-  const HostLoader::Stats stats = (*loader)->stats();
+  EXPECT_TRUE(absl::IsOutOfRange(loader->Next().status()));
+  const HostLoader::Stats stats = loader->stats();
   EXPECT_GT(stats.hedged_steps + stats.retried_steps, 0);
   // Budget, and one window of the server that stopped.
   EXPECT_LE(stats.hedged_steps, kSteps / 20 + 32);
   EXPECT_EQ(stats.batches, kSteps);
-  loader->reset();
+  loader.reset();
   Kill(*first);
 
-  auto undisturbed = OpenHostLoader(Options(second->address()));
-  ASSERT_TRUE(undisturbed.ok()) << undisturbed.status();
+  const auto undisturbed = Open(Options(second->address()));
   for (uint64_t step = 0; step < kSteps; ++step) {
-    absl::StatusOr<HostBatch> batch = (*undisturbed)->Next();
+    absl::StatusOr<HostBatch> batch = undisturbed->Next();
     ASSERT_TRUE(batch.ok()) << batch.status();
     ASSERT_EQ(BytesOf(*batch), batches[step]) << "step " << step;
   }
@@ -112,9 +98,7 @@ TEST_F(HedgeIntegrationTest, AJobGoesOnWithAnotherNumberOfRanks) {
       options.start = kCheckpoint;
       options.epochs = 2;
       options.expected_plan_hash = plan_hash;
-      auto loader = OpenHostLoader(options);
-      ASSERT_TRUE(loader.ok()) << loader.status();
-      ranks.push_back(*std::move(loader));
+      ranks.push_back(Open(options));
     }
     plan_hash = ranks[0]->plan().plan_hash();
     for (uint64_t i = 0; i < kLook; ++i) {
@@ -143,23 +127,21 @@ TEST_F(HedgeIntegrationTest, SeekGoesOnElsewhereWithoutAnOpen) {
   const std::unique_ptr<ServerProcess> server = Serve();
   HostLoaderOptions options = Options(server->address());
   options.epochs = 3;
-  auto loader = OpenHostLoader(options);
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  absl::StatusOr<HostBatch> held = (*loader)->Next();
+  const auto loader = Open(options);
+  absl::StatusOr<HostBatch> held = loader->Next();
   ASSERT_TRUE(held.ok()) << held.status();
   const std::string first = BytesOf(*held);
   for (const Position position :
        {Position{2, 100}, Position{0, 0}, Position{1, kSteps - 1}}) {
-    ASSERT_TRUE((*loader)->Seek(position).ok());
+    ASSERT_TRUE(loader->Seek(position).ok());
     HostLoaderOptions fresh = options;
     fresh.start = position;
     fresh.epochs = 3 - position.epoch;
-    auto other = OpenHostLoader(fresh);
-    ASSERT_TRUE(other.ok()) << other.status();
+    const auto other = Open(fresh);
     for (int i = 0; i < 20; ++i) {
-      absl::StatusOr<HostBatch> batch = (*loader)->Next();
+      absl::StatusOr<HostBatch> batch = loader->Next();
       ASSERT_TRUE(batch.ok()) << batch.status();
-      absl::StatusOr<HostBatch> expected = (*other)->Next();
+      absl::StatusOr<HostBatch> expected = other->Next();
       ASSERT_TRUE(expected.ok()) << expected.status();
       ASSERT_EQ(batch->position, expected->position);
       ASSERT_EQ(BytesOf(*batch), BytesOf(*expected));

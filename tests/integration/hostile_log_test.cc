@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <cstdint>
-#include <memory>
 #include <regex>
 #include <string>
 #include <vector>
@@ -19,14 +18,14 @@
 #include "gtest/gtest.h"
 #include "tests/testing/raw_http2.h"
 #include "tests/testing/rpc_client.h"
-#include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 
 namespace millrace {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::BigEndian;
 using testing::ConnectTo;
+using ::testing::HasSubstr;
 using testing::Http2Field;
 using testing::Http2Frame;
 using testing::Http2Preface;
@@ -37,7 +36,6 @@ using testing::kHttp2Headers;
 using testing::kHttp2Ping;
 using testing::kHttp2Reset;
 using testing::RpcClient;
-using testing::ServerProcess;
 
 // Ends the line that it stands in and looks like two of the server's own.
 constexpr absl::string_view kForged =
@@ -73,9 +71,8 @@ void Talk(const UniqueFd& fd, absl::string_view bytes,
 // What a client says first, `frames`, and a ping whose answer shows that the
 // server has read them.
 void SpeakHttp2(int port, absl::string_view frames) {
-  const std::string bytes =
-      absl::StrCat(Http2Preface(), frames,
-                   Http2Frame(kHttp2Ping, 0, 0, "millrace"));
+  const std::string bytes = absl::StrCat(
+      Http2Preface(), frames, Http2Frame(kHttp2Ping, 0, 0, "millrace"));
   Talk(ConnectTo(port), bytes,
        Http2Frame(kHttp2Ping, kHttp2Ack, 0, "millrace"));
 }
@@ -142,15 +139,16 @@ int LinesTold(const std::vector<std::string>& lines, const std::string& text) {
   return told;
 }
 
-TEST(HostileLogTest, PeersNeitherForgeLinesNorFillTheLog) {
-  auto server = ServerProcess::Start({"--synthetic_only"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  Attack((*server)->port());
-  AskForADatasetOfNoName((*server)->address(), 100);
-  EXPECT_TRUE(RpcClient((*server)->address()).GetStatus().ok());
-  EXPECT_EQ((*server)->Stop(), 0);
+using HostileLogTest = testing::ServiceTest;
 
-  const std::string log = (*server)->process().Stderr();
+TEST_F(HostileLogTest, PeersNeitherForgeLinesNorFillTheLog) {
+  auto server = Serve({"--synthetic_only"});
+  Attack(server->port());
+  AskForADatasetOfNoName(server->address(), 100);
+  EXPECT_TRUE(RpcClient(server->address()).GetStatus().ok());
+  EXPECT_EQ(server->Stop(), 0);
+
+  const std::string log = server->process().Stderr();
   EXPECT_LT(log.size(), 20'000) << log.substr(0, 4000);
   const std::regex ours(
       R"re([IWEF] \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \d+ \S+:\d+\] )re");

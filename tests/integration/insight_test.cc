@@ -19,9 +19,9 @@
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 #include "client/prefetch/host_loader.h"
-#include "client/receive/open_host_loader.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace {
@@ -32,7 +32,6 @@ using ::millrace::testing::NewTempDir;
 using ::millrace::testing::Pack;
 using ::millrace::testing::ProgramResult;
 using ::millrace::testing::ReadFile;
-using ::millrace::testing::ServerProcess;
 using ::millrace::testing::WriteFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -43,32 +42,24 @@ constexpr int kPhotos = 40;
 constexpr uint64_t kBatch = 48;
 constexpr uint64_t kSteps = kDigits / kBatch;  // 20, and 43 samples are left
 
-class InsightTest : public ::testing::Test {
+class InsightTest : public testing::ServiceTest {
  protected:
   static void SetUpTestSuite() {
     const std::string digits = testing::WriteIdxFolder(kDigits);
     const std::string photos = testing::WriteImageFolder(kPhotos);
-    auto server =
-        ServerProcess::Start({Pack("digits", "idx", digits, "lmdb", 2),
-                              Pack("photos", "imagefolder", photos, "lmdb", 3),
-                              "--threads=2", "--memory_budget=512MiB"});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = server->release();
+    server_ = Serve({Pack("digits", "idx", digits, "lmdb", 2),
+                     Pack("photos", "imagefolder", photos, "lmdb", 3),
+                     "--threads=2", "--memory_budget=512MiB"});
   }
-  static void TearDownTestSuite() { delete server_; }
+  static void TearDownTestSuite() { server_.reset(); }
 
   static HostLoaderOptions Digits(uint32_t rank, uint32_t world,
                                   LastBatch last = LAST_BATCH_PAD) {
-    HostLoaderOptions options;
-    options.endpoint = server_->address();
-    options.spec.set_preset("mnist");
-    options.spec.add_sources()->set_dataset("digits");
-    options.spec.set_batch_size(kBatch);
+    HostLoaderOptions options = Options(server_->address(), kBatch);
     options.spec.set_seed(5);
     options.spec.set_last_batch(last);
     options.rank = rank;
     options.world_size = world;
-    options.verify_payload = true;
     return options;
   }
 
@@ -81,9 +72,8 @@ class InsightTest : public ::testing::Test {
       HostLoaderOptions options = Digits(rank, world, last);
       options.start = start;
       options.epochs = 0;
-      auto loader = OpenHostLoader(options);
-      ASSERT_TRUE(loader.ok()) << loader.status();
-      const OpenResponse& plan = (*loader)->plan();
+      const auto loader = Open(options);
+      const OpenResponse& plan = loader->plan();
       AuditRun run;
       run.set_attempt(attempt);
       run.set_rank(rank);
@@ -99,7 +89,7 @@ class InsightTest : public ::testing::Test {
       auto log = AuditWriter::Open(LogOf(folder, rank), run);
       ASSERT_TRUE(log.ok()) << log.status();
       for (uint64_t i = 0; i < steps; ++i) {
-        auto batch = (*loader)->Next();
+        auto batch = loader->Next();
         ASSERT_TRUE(batch.ok()) << batch.status();
         auto record = RecordOf(batch->header, batch->payload);
         ASSERT_TRUE(record.ok()) << record.status();
@@ -111,10 +101,8 @@ class InsightTest : public ::testing::Test {
     return absl::StrFormat("%s/rank-%05d.mraudit", folder, rank);
   }
 
-  static ServerProcess* server_;
+  static inline std::unique_ptr<testing::ServerProcess> server_;
 };
-
-ServerProcess* InsightTest::server_ = nullptr;
 
 // The elements of a .npy file.
 std::string NpyData(const std::string& path, const std::string& descr,
@@ -139,12 +127,11 @@ std::string NpyData(const std::string& path, const std::string& descr,
 TEST_F(InsightTest, ReplayGivesTheBatchThatWasStreamed) {
   HostLoaderOptions options = Digits(1, 2);
   options.start = {1, 3};
-  auto loader = OpenHostLoader(options);
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  auto batch = (*loader)->Next();
+  const auto loader = Open(options);
+  auto batch = loader->Next();
   ASSERT_TRUE(batch.ok()) << batch.status();
 
-  const std::string folder = NewTempDir() + "/batch";
+  const std::string folder = Path("batch");
   const std::vector<std::string> command = {"replay",
                                             "--endpoint=" + server_->address(),
                                             "--dataset=digits",
@@ -190,7 +177,7 @@ TEST_F(InsightTest, ReplayGivesTheBatchThatWasStreamed) {
 }
 
 TEST_F(InsightTest, ReplaySaysWhatWasDrawn) {
-  const std::string folder = NewTempDir() + "/batch";
+  const std::string folder = Path("batch");
   const ProgramResult result =
       Millrace({"replay", "--endpoint=" + server_->address(),
                 "--dataset=photos", "--preset=imagenet_train",
@@ -206,7 +193,7 @@ TEST_F(InsightTest, ReplaySaysWhatWasDrawn) {
 
 TEST_F(InsightTest, ReplayOfNothingIsSaid) {
   const std::string endpoint = "--endpoint=" + server_->address();
-  const std::string output = "--output=" + NewTempDir() + "/batch";
+  const std::string output = "--output=" + Path("batch");
   struct Case {
     std::vector<std::string> flags;
     int exit_code;
@@ -418,7 +405,7 @@ TEST_F(InsightTest, AuditOfFilesNamesMistakes) {
 
 // It measured a batch of labels and reported the rate as one of photographs.
 TEST_F(InsightTest, ProgramsRefuseABatchThatWouldLackAField) {
-  const std::string pipeline = NewTempDir() + "/pipeline.textproto";
+  const std::string pipeline = Path("pipeline.textproto");
   WriteFile(pipeline, "seed: 1\n");
   for (const char* command : {"bench", "audit"}) {
     const auto run = [&](const std::vector<std::string>& more) {
@@ -483,7 +470,9 @@ class OpenCounter {
   const int fd_;
 };
 
-TEST(OpensTest, GrowWithShardsAndNotWithSamples) {
+using OpensTest = testing::ServiceTest;
+
+TEST_F(OpensTest, GrowWithShardsAndNotWithSamples) {
   constexpr int kShards = 4;
   for (const char* store : {"lmdb", "parquet"}) {
     SCOPED_TRACE(store);
@@ -498,14 +487,12 @@ TEST(OpensTest, GrowWithShardsAndNotWithSamples) {
       ASSERT_TRUE(stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
           << folder;
       OpenCounter counter(folder);
-      auto server =
-          ServerProcess::Start({flag, "--threads=2", "--memory_budget=256MiB"});
-      ASSERT_TRUE(server.ok()) << server.status();
+      auto server = Serve({flag, "--threads=2", "--memory_budget=256MiB"});
       opens_at_start[i] = counter.Take();
       EXPECT_GE(opens_at_start[i], kShards) << "the counter counts";
       for (int epoch = 0; epoch < 2; ++epoch) {
         const ProgramResult result =
-            Millrace({"audit", "--endpoint=" + (*server)->address(),
+            Millrace({"audit", "--endpoint=" + server->address(),
                       "--dataset=digits", "--preset=mnist", "--batch_size=20",
                       "--world=2", absl::StrCat("--epoch=", epoch)});
         ASSERT_EQ(result.exit_code, 0) << result.err;

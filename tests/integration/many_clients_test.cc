@@ -16,17 +16,15 @@
 #include "client/prefetch/host_loader.h"
 #include "client/receive/open_host_loader.h"
 #include "proto/spec_text.h"
-#include "tests/integration/digits_service.h"
 #include "tests/testing/process_memory.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "xxhash.h"
 
 namespace millrace {
 namespace {
 
-using ::millrace::testing::DigitsService;
 using ::millrace::testing::ServerProcess;
-using ::millrace::testing::StatusOf;
 
 constexpr int kClients = 200;
 constexpr uint64_t kBatch = 1024;
@@ -108,21 +106,36 @@ struct Crowd {
   uint64_t most_memory = 0;          // of the server
 };
 
-HostLoaderOptions Options(const DigitsService& service,
-                          const ServerProcess& server) {
-  HostLoaderOptions options = service.Options(server.address(), kBatch);
-  options.window = kWindow;
-  options.verify_payload = false;
-  options.open_timeout = absl::Seconds(60);
-  return options;
-}
+class ManyClientsTest : public testing::ServiceTest {
+ protected:
+  static HostLoaderOptions Options(const ServerProcess& server) {
+    HostLoaderOptions options = ServiceTest::Options(server.address(), kBatch);
+    options.window = kWindow;
+    options.verify_payload = false;
+    options.open_timeout = absl::Seconds(60);
+    return options;
+  }
 
-TEST(ManyClientsTest, AllFinishNoneStarvesAndTheServerKeepsItsBudget) {
-  const DigitsService service(kBatch * kSteps,
-                              {"--threads=2", "--memory_budget=512MiB"});
-  const auto server = service.Serve();
+  // Worker time of each client so far.
+  static std::map<std::string, double> WorkerSeconds(
+      const ServerProcess& server) {
+    std::map<std::string, double> seconds;
+    const GetStatusResponse status = StatusOf(server);
+    for (const ClientShare& client : status.clients()) {
+      // Not that of opening.
+      if (client.dataset() == "digits") {
+        seconds[client.client()] = client.worker_seconds();
+      }
+    }
+    return seconds;
+  }
+};
+
+TEST_F(ManyClientsTest, AllFinishNoneStarvesAndTheServerKeepsItsBudget) {
+  const auto server =
+      Serve({Digits(kBatch * kSteps), "--threads=2", "--memory_budget=512MiB"});
   Crowd crowd(kClients);
-  crowd.Run(Options(service, *server), server->process().pid());
+  crowd.Run(Options(*server), server->process().pid());
   crowd.ExpectAllHaveTheEpoch(kSteps);
   // Together they wanted more than there is.
   const uint64_t payload = crowd.clients[0].loader->plan().max_payload_bytes();
@@ -139,28 +152,15 @@ TEST(ManyClientsTest, AllFinishNoneStarvesAndTheServerKeepsItsBudget) {
       static_cast<int>(crowd.most_memory / kMiB));
 }
 
-// Worker time of each client so far.
-std::map<std::string, double> WorkerSeconds(const ServerProcess& server) {
-  std::map<std::string, double> seconds;
-  const GetStatusResponse status = StatusOf(server);
-  for (const ClientShare& client : status.clients()) {
-    // Not that of opening.
-    if (client.dataset() == "digits") {
-      seconds[client.client()] = client.worker_seconds();
-    }
-  }
-  return seconds;
-}
-
 // Every client always has more batches requested than it is given, so neither
 // its own speed nor the machine's load decides. Measured on two cores at a load
 // of 20: the largest part was up to 1.1 times the smallest.
-TEST(ManyClientsTest, WorkerTimeIsSharedWhateverTheWindow) {
+TEST_F(ManyClientsTest, WorkerTimeIsSharedWhateverTheWindow) {
   constexpr size_t kSharers = 8;          // GetStatus lists 10 clients
   constexpr double kMeasuredSeconds = 8;  // of all workers
-  const DigitsService service(1000, {"--threads=2", "--memory_budget=512MiB"});
-  const auto server = service.Serve();
-  HostLoaderOptions options = service.Options(server->address(), 32);
+  const auto server =
+      Serve({Digits(1000), "--threads=2", "--memory_budget=512MiB"});
+  HostLoaderOptions options = ServiceTest::Options(server->address(), 32);
   const auto spec = ParseSpecText(
       "sources { dataset: 'digits' } batch_size: 32 "
       "transforms { pad { padding: 100 } } "
@@ -211,13 +211,12 @@ TEST(ManyClientsTest, WorkerTimeIsSharedWhateverTheWindow) {
 
 // Clients of one host wait for their share of the memory, not for memory: none
 // is refused, however short the time.
-TEST(ManyClientsTest, NoneIsRefusedMemoryWhereSharesAreSmall) {
-  const DigitsService service(
-      kBatch * kSteps,
-      {"--threads=2", "--memory_budget=64MiB", "--admission_timeout=1ms"});
-  const auto server = service.Serve();
+TEST_F(ManyClientsTest, NoneIsRefusedMemoryWhereSharesAreSmall) {
+  const auto server =
+      Serve({Digits(kBatch * kSteps), "--threads=2", "--memory_budget=64MiB",
+             "--admission_timeout=1ms"});
   Crowd crowd(50);
-  crowd.Run(Options(service, *server), server->process().pid());
+  crowd.Run(Options(*server), server->process().pid());
   crowd.ExpectAllHaveTheEpoch(kSteps);
   EXPECT_EQ(StatusOf(*server).refused_admissions(), 0);
   EXPECT_LE(crowd.most_memory, 64 * kMiB + kBesideBudget);

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,42 +13,30 @@
 #include "proto/names.h"
 #include "tests/testing/process_memory.h"
 #include "tests/testing/rpc_client.h"
-#include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 
 namespace millrace {
 namespace {
 
 using testing::AnonymousBytes;
 using testing::RpcClient;
-using testing::ServerProcess;
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// Batches of `rows` images of 224 x 224.
-PipelineSpec Spec(uint64_t rows) {
-  PipelineSpec spec;
-  Synthetic& synthetic = *spec.add_sources()->mutable_synthetic();
-  synthetic.set_samples(1'000'000);
-  SyntheticField& field = *synthetic.add_fields();
-  field.set_name("pixels");
-  field.set_dtype(DTYPE_UINT8);
-  for (const int side : {224, 224, 3}) field.add_shape(side);
-  spec.set_batch_size(rows);
-  return spec;
-}
+using MemoryReturnTest = testing::ServiceTest;
 
-TEST(MemoryReturnTest, AnIdleServerGivesItsMemoryBack) {
-  auto server = ServerProcess::Start(
-      {"--synthetic_only", "--memory_budget=512MiB", "--threads=2"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const pid_t pid = (*server)->process().pid();
+TEST_F(MemoryReturnTest, AnIdleServerGivesItsMemoryBack) {
+  auto server =
+      Serve({"--synthetic_only", "--memory_budget=512MiB", "--threads=2"});
+  const pid_t pid = server->process().pid();
   std::atomic<int> under_way{6};
   std::vector<std::thread> threads;
   for (int t = 0; t < 6; ++t) {
     threads.emplace_back([&, t] {
-      RpcClient client((*server)->address());
+      RpcClient client(server->address());
       // Also of sizes that are no mappings of their own.
-      const auto plan = client.Open(Spec(t % 2 == 0 ? 64 : 5), 1);
+      const auto plan = client.Open(
+          SyntheticSpec(1'000'000, {224, 224, 3}, t % 2 == 0 ? 64 : 5), 1);
       EXPECT_TRUE(plan.ok()) << plan.status();
       for (int call = 0; plan.ok() && call < 30; ++call) {
         grpc::ClientContext context;
@@ -76,21 +62,16 @@ TEST(MemoryReturnTest, AnIdleServerGivesItsMemoryBack) {
   EXPECT_GT(peak, 150 * kMiB);
   EXPECT_LT(peak, (512 + 200) * kMiB);
 
-  const absl::Time give_up = absl::Now() + absl::Seconds(60);
-  uint64_t now = AnonymousBytes(pid);
-  while (now > 100 * kMiB && absl::Now() < give_up) {
-    absl::SleepFor(absl::Milliseconds(50));
-    now = AnonymousBytes(pid);
-  }
-  EXPECT_LT(now, 100 * kMiB);
+  const auto is_small = [&] { return AnonymousBytes(pid) < 100 * kMiB; };
+  EXPECT_TRUE(Soon(is_small, absl::Seconds(60))) << AnonymousBytes(pid);
   // It serves on.
-  RpcClient client((*server)->address());
+  RpcClient client(server->address());
   const auto status = client.GetStatus();
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_GT(status->memory_resident_bytes(), 0);
   EXPECT_GT(status->memory_reserved_bytes(), 0);
   EXPECT_LE(status->memory_reserved_bytes(), status->memory_used_bytes());
-  EXPECT_EQ((*server)->Stop(), 0);
+  EXPECT_EQ(server->Stop(), 0);
 }
 
 }  // namespace

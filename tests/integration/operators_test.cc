@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,7 @@
 #include "proto/spec_text.h"
 #include "tests/testing/digits.h"
 #include "tests/testing/rpc_client.h"
-#include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace {
@@ -21,11 +20,9 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::NewTempDir;
 using testing::ProgramPath;
 using testing::ReceivedBatch;
 using testing::RpcClient;
-using testing::ServerProcess;
 
 std::string Example(const std::string& name) {
   return "--operators=" + ProgramPath("docs/example/operators/" + name + ".so");
@@ -33,12 +30,6 @@ std::string Example(const std::string& name) {
 std::string Library(const std::string& name) {
   return "--operators=" +
          ProgramPath("tests/testing/operators/" + name + ".so");
-}
-
-std::unique_ptr<ServerProcess> Serve(std::vector<std::string> flags) {
-  auto server = ServerProcess::Start(flags);
-  EXPECT_TRUE(server.ok()) << server.status();
-  return server.ok() ? *std::move(server) : nullptr;
 }
 
 PipelineSpec Spec(const std::string& text) {
@@ -68,14 +59,8 @@ absl::Status FirstStep(const std::string& address, const OpenResponse& plan) {
                                        &batches);
 }
 
-class OperatorsTest : public ::testing::Test {
+class OperatorsTest : public testing::ServiceTest {
  protected:
-  OperatorsTest() : folder_(NewTempDir()) {
-    digits_ = "--dataset=digits=lmdb:" + folder_ + "/digits.lmdb";
-    EXPECT_TRUE(
-        testing::WriteDigits("lmdb:" + folder_ + "/digits.lmdb", 60).ok());
-  }
-
   // CIFAR-10 records whose pixels are the record's number + 100.
   std::string WriteCifar(int records) {
     std::string bytes;
@@ -83,14 +68,14 @@ class OperatorsTest : public ::testing::Test {
       bytes.push_back(static_cast<char>(i % 10));
       bytes.append(3072, static_cast<char>(100 + i));
     }
-    const std::string path = folder_ + "/cifar.bin";
+    const std::string path = Path("cifar.bin");
     testing::WriteFile(path, bytes);
     return "--dataset=cifar=cifar10:" + path;
   }
 
   // PPM and PGM images of two classes; returns their folder.
   std::string WritePnm() {
-    const std::string images = folder_ + "/images";
+    const std::string images = Path("images");
     for (int i = 0; i < 8; ++i) {
       const bool grey = i % 2 == 1;
       const int width = 5 + i;
@@ -104,8 +89,7 @@ class OperatorsTest : public ::testing::Test {
     return images;
   }
 
-  const std::string folder_;
-  std::string digits_;
+  const std::string digits_ = Digits(60);
 };
 
 constexpr char kCutout[] =
@@ -115,7 +99,6 @@ constexpr char kCutout[] =
 TEST_F(OperatorsTest, ATransformRunsOnEveryServerAlike) {
   const auto one = Serve({digits_, Example("cutout"), "--threads=1"});
   const auto two = Serve({digits_, Example("cutout"), "--threads=4"});
-  ASSERT_TRUE(one != nullptr && two != nullptr);
   const auto plan = RpcClient(one->address()).Open(Spec(kCutout), 1);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const CustomTransform& custom = plan->resolved_spec().transforms(0).custom();
@@ -158,7 +141,6 @@ TEST_F(OperatorsTest, AServerWithAnotherLibraryRefusesTheJob) {
   const auto rebuilt = Serve({digits_, Library("good_rebuilt")});
   const auto newer = Serve({digits_, Library("good_newer")});
   const auto without = Serve({digits_});
-  ASSERT_TRUE(built && rebuilt && newer && without);
   const auto plan = RpcClient(built->address())
                         .Open(Spec("sources { dataset: 'digits' } "
                                    "batch_size: 10 transforms { custom { "
@@ -190,7 +172,6 @@ TEST_F(OperatorsTest, AServerWithAnotherLibraryRefusesTheJob) {
 TEST_F(OperatorsTest, ASourceIsServedLikeADataset) {
   const std::string flag = WriteCifar(30);
   const auto server = Serve({flag, Example("cifar10")});
-  ASSERT_NE(server, nullptr);
   // The preset takes what the schema says.
   const auto plan =
       RpcClient(server->address())
@@ -207,7 +188,6 @@ TEST_F(OperatorsTest, ASourceIsServedLikeADataset) {
   // Other content under the same name.
   WriteCifar(31);
   const auto changed = Serve({flag, Example("cifar10")});
-  ASSERT_NE(changed, nullptr);
   const absl::Status refused = FirstStep(changed->address(), *plan);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(refused.message(), HasSubstr("the data differ"));
@@ -215,14 +195,13 @@ TEST_F(OperatorsTest, ASourceIsServedLikeADataset) {
 
 TEST_F(OperatorsTest, ADecoderReadsWhatTheServerDoesNot) {
   const std::string images = WritePnm();
-  const std::string uri = "lmdb:" + folder_ + "/pnm.lmdb";
+  const std::string uri = "lmdb:" + Path("pnm.lmdb");
   const testing::ProgramResult packed =
       testing::RunProgram({ProgramPath("server/data_tool/millrace-data"),
                            "pack", "--format=imagefolder", "--input=" + images,
                            "--output=" + uri, Example("pnm")});
   ASSERT_EQ(packed.exit_code, 0) << packed.err;
   const auto server = Serve({"--dataset=pnm=" + uri, Example("pnm")});
-  ASSERT_NE(server, nullptr);
   const std::string rest =
       "center_crop { height: 4 width: 4 } } "
       "shuffle { mode: SEQUENTIAL } batch_size: 8 sources { dataset: 'pnm' }";
@@ -257,7 +236,6 @@ TEST_F(OperatorsTest, ADecoderReadsWhatTheServerDoesNot) {
 
 TEST_F(OperatorsTest, AnOperatorThatFailsMakesABadSample) {
   const auto server = Serve({digits_, Library("good")});
-  ASSERT_NE(server, nullptr);
   const std::string text =
       "sources { dataset: 'digits' } batch_size: 10 transforms { custom { "
       "name: 'rescale' config: 'fail' fields: 'image' } } bad_samples { "
@@ -281,7 +259,6 @@ TEST_F(OperatorsTest, AnOperatorThatFailsMakesABadSample) {
 
 TEST_F(OperatorsTest, ATensorTravelsAsTheOperatorMakesIt) {
   const auto server = Serve({digits_, Library("good")});
-  ASSERT_NE(server, nullptr);
   // Pixels are cropped, painted in place by one operator, halved by another.
   const auto plan =
       RpcClient(server->address())
@@ -308,7 +285,6 @@ TEST_F(OperatorsTest, ATensorTravelsAsTheOperatorMakesIt) {
 
 TEST_F(OperatorsTest, TheServerSaysWhatItHasLoaded) {
   const auto server = Serve({digits_, Example("cutout"), Example("pnm")});
-  ASSERT_NE(server, nullptr);
   const auto status = RpcClient(server->address()).GetStatus();
   ASSERT_TRUE(status.ok());
   ASSERT_EQ(status->operators_size(), 2);
@@ -319,8 +295,7 @@ TEST_F(OperatorsTest, TheServerSaysWhatItHasLoaded) {
   EXPECT_THAT(server->process().Stderr(), HasSubstr("transform cutout 1.0"));
 
   const testing::ProgramResult checked =
-      testing::RunProgram({ProgramPath("server/millrace-server"), digits_,
-                           Example("cutout"), "--check_config"});
+      RunServer({digits_, Example("cutout"), "--check_config"});
   EXPECT_EQ(checked.exit_code, 0) << checked.err;
   EXPECT_THAT(checked.out, HasSubstr("transform cutout     1.0"));
   EXPECT_THAT(checked.out,
@@ -350,16 +325,14 @@ TEST_F(OperatorsTest, LibrariesThatDoNotWorkStopTheStart) {
         std::pair{Library("bad_no_symbol"), "does not export"},
         std::pair{std::string("--operators=/none.so"), "No such file"}}) {
     const testing::ProgramResult result =
-        testing::RunProgram({ProgramPath("server/millrace-server"), digits_,
-                             flag, "--listen=127.0.0.1:0"});
+        RunServer({digits_, flag, "--listen=127.0.0.1:0"});
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.err, HasSubstr(says));
   }
   // Of a configuration file, too.
-  testing::WriteFile(folder_ + "/s.textproto", "operators: \"/none.so\"");
+  testing::WriteFile(Path("s.textproto"), "operators: \"/none.so\"");
   const testing::ProgramResult result =
-      testing::RunProgram({ProgramPath("server/millrace-server"), digits_,
-                           "--config=" + folder_ + "/s.textproto"});
+      RunServer({digits_, "--config=" + Path("s.textproto")});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("/none.so"));
 }

@@ -12,43 +12,34 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "client/cli/digest.h"
 #include "client/prefetch/host_loader.h"
-#include "client/receive/open_host_loader.h"
-#include "tests/integration/digits_service.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace {
 namespace {
 
-using ::millrace::testing::DigitsService;
-using ::millrace::testing::EndpointOf;
-using ::millrace::testing::ExpectSameEpoch;
-using ::millrace::testing::Kill;
-using ::millrace::testing::ReceiveEpoch;
 using ::millrace::testing::ServerProcess;
-using ::millrace::testing::Soon;
-using ::millrace::testing::StatusOf;
 using ::millrace::testing::Subprocess;
 
 constexpr int kSamples = 20'000;
 constexpr uint64_t kBatch = 50;
 constexpr uint64_t kSteps = kSamples / kBatch;
 
-class SameHostProcessTest : public ::testing::Test {
+class SameHostProcessTest : public testing::ServiceTest {
  protected:
-  static void SetUpTestSuite() { service_ = new DigitsService(kSamples); }
-  static void TearDownTestSuite() { delete service_; }
-
   static std::unique_ptr<ServerProcess> Serve(
       const std::vector<std::string>& more = {}) {
-    return service_->Serve(more);
+    std::vector<std::string> flags = {Digits(kSamples), "--threads=2",
+                                      "--memory_budget=256MiB"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return ServiceTest::Serve(flags);
   }
 
   static HostLoaderOptions Options(const std::string& endpoint,
                                    SameHost same_host) {
-    HostLoaderOptions options = service_->Options(endpoint, kBatch);
+    HostLoaderOptions options = ServiceTest::Options(endpoint, kBatch);
     options.verify_payload = false;
     options.same_host = same_host;
     options.read_only_payload = true;
@@ -57,15 +48,10 @@ class SameHostProcessTest : public ::testing::Test {
 
   static void ExpectAsOverTheNetwork(const EpochAudit& audit) {
     const std::unique_ptr<ServerProcess> server = Serve();
-    auto loader = OpenHostLoader(Options(server->address(), SameHost::kOff));
-    ASSERT_TRUE(loader.ok()) << loader.status();
-    ExpectSameEpoch(audit, ReceiveEpoch(**loader, kSteps), kSamples);
+    const auto loader = Open(Options(server->address(), SameHost::kOff));
+    ExpectSameEpoch(audit, ReceiveEpoch(*loader, kSteps), kSamples);
   }
-
-  static DigitsService* service_;
 };
-
-DigitsService* SameHostProcessTest::service_ = nullptr;
 
 // Shared memory that a process could leave behind.
 std::set<std::string> LeftFiles() {
@@ -83,9 +69,8 @@ TEST_F(SameHostProcessTest, TheSameEpochAsOverTheNetwork) {
   const std::set<std::string> before = LeftFiles();
   std::unique_ptr<ServerProcess> server = Serve();
   {
-    auto loader = OpenHostLoader(Options(server->address(), SameHost::kAuto));
-    ASSERT_TRUE(loader.ok()) << loader.status();
-    const EpochAudit audit = ReceiveEpoch(**loader, kSteps);
+    const auto loader = Open(Options(server->address(), SameHost::kAuto));
+    const EpochAudit audit = ReceiveEpoch(*loader, kSteps);
     EXPECT_GT(StatusOf(*server).same_host_batches_sent(), kSteps / 2);
     ExpectAsOverTheNetwork(audit);
   }
@@ -96,10 +81,9 @@ TEST_F(SameHostProcessTest, TheSameEpochAsOverTheNetwork) {
 TEST_F(SameHostProcessTest, AKilledServerLosesNothing) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
-  auto loader =
-      OpenHostLoader(Options(EndpointOf(*first, *second), SameHost::kAuto));
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  const EpochAudit audit = ReceiveEpoch(**loader, kSteps, [&] {
+  const auto loader =
+      Open(Options(EndpointOf(*first, *second), SameHost::kAuto));
+  const EpochAudit audit = ReceiveEpoch(*loader, kSteps, [&] {
     EXPECT_GT(StatusOf(*first).same_host_batches_sent(), 0);
     Kill(*first);
   });
@@ -134,10 +118,8 @@ TEST_F(SameHostProcessTest, ContainersShareASocketWithAPath) {
   const std::string path = folder + "/server.sock";
   std::unique_ptr<ServerProcess> server = Serve({"--local_socket=" + path});
   {
-    auto loader =
-        OpenHostLoader(Options(server->address(), SameHost::kRequire));
-    ASSERT_TRUE(loader.ok());
-    for (int i = 0; i < 200; ++i) ASSERT_TRUE((*loader)->Next().ok());
+    const auto loader = Open(Options(server->address(), SameHost::kRequire));
+    for (int i = 0; i < 200; ++i) ASSERT_TRUE(loader->Next().ok());
     EXPECT_GT(StatusOf(*server).same_host_batches_sent(), 0);
   }
   // What a killed server leaves, the next one replaces, and takes with it.
@@ -151,9 +133,8 @@ TEST_F(SameHostProcessTest, ContainersShareASocketWithAPath) {
 
 TEST_F(SameHostProcessTest, AServerThatSharesNothingIsUsedOverTheNetwork) {
   const std::unique_ptr<ServerProcess> server = Serve({"--local_socket=off"});
-  auto loader = OpenHostLoader(Options(server->address(), SameHost::kAuto));
-  ASSERT_TRUE(loader.ok());
-  for (int i = 0; i < 50; ++i) ASSERT_TRUE((*loader)->Next().ok());
+  const auto loader = Open(Options(server->address(), SameHost::kAuto));
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(loader->Next().ok());
   EXPECT_EQ(StatusOf(*server).same_host_links(), 0);
 }
 

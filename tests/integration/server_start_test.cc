@@ -7,43 +7,27 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/digits.h"
 #include "tests/testing/listener.h"
 #include "tests/testing/rpc_client.h"
-#include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::NewTempDir;
 using ::testing::Not;
 using testing::ProgramResult;
 using testing::RpcClient;
-using testing::ServerProcess;
 
-ProgramResult RunServer(std::vector<std::string> flags) {
-  flags.insert(flags.begin(), testing::ProgramPath("server/millrace-server"));
-  return testing::RunProgram(flags);
-}
-
-class ServerStartTest : public ::testing::Test {
+class ServerStartTest : public testing::ServiceTest {
  protected:
-  void SetUp() override {
-    folder_ = NewTempDir();
-    digits_ = "lmdb:" + folder_ + "/digits.lmdb";
-    const absl::Status written = testing::WriteDigits(digits_, 100);
-    ASSERT_TRUE(written.ok()) << written;
-  }
-
   // An error of one line that says all of `says`.
   void Fails(int exit_code, const std::vector<std::string>& flags,
              const std::vector<std::string>& says) {
@@ -56,8 +40,7 @@ class ServerStartTest : public ::testing::Test {
     }
   }
 
-  std::string folder_;
-  std::string digits_;
+  const std::string digits_ = DigitsUri(100);
 };
 
 TEST_F(ServerStartTest, VersionAndHelpNeedNothing) {
@@ -87,26 +70,25 @@ TEST_F(ServerStartTest, MistakesOnTheCommandLine) {
 }
 
 TEST_F(ServerStartTest, MistakesInTheConfiguration) {
-  Fails(2, {"--config=" + folder_ + "/none"}, {folder_ + "/none", "No such"});
-  const std::string file = folder_ + "/s.textproto";
+  Fails(2, {"--config=" + Path("none")}, {Path("none"), "No such"});
+  const std::string file = Path("s.textproto");
   testing::WriteFile(file, "listen: \"127.0.0.1:0\"\nthreds: 3\n");
   Fails(2, {"--config=" + file}, {file + ":2:7: ", "threds"});
 }
 
 TEST_F(ServerStartTest, DatasetsThatCannotBeServed) {
-  Fails(1, {"--dataset=a=lmdb:" + folder_ + "/none"},
-        {"dataset a", folder_ + "/none"});
-  Fails(2, {"--dataset=a=csv:" + folder_}, {"dataset a", "csv"});
-  testing::WriteFile(folder_ + "/empty.lmdb", "");
-  Fails(1, {"--dataset=a=lmdb:" + folder_ + "/empty.lmdb"},
+  Fails(1, {"--dataset=a=lmdb:" + Path("none")}, {"dataset a", Path("none")});
+  Fails(2, {"--dataset=a=csv:" + folder()}, {"dataset a", "csv"});
+  testing::WriteFile(Path("empty.lmdb"), "");
+  Fails(1, {"--dataset=a=lmdb:" + Path("empty.lmdb")},
         {"dataset a", "empty.lmdb"});
-  testing::WriteFile(folder_ + "/text.lmdb", std::string(100000, 'x'));
-  Fails(1, {"--dataset=a=lmdb:" + folder_ + "/text.lmdb"},
+  testing::WriteFile(Path("text.lmdb"), std::string(100000, 'x'));
+  Fails(1, {"--dataset=a=lmdb:" + Path("text.lmdb")},
         {"dataset a", "text.lmdb"});
-  const std::string whole = testing::ReadFile(folder_ + "/digits.lmdb");
-  testing::WriteFile(folder_ + "/cut.lmdb", whole.substr(0, whole.size() / 2));
-  Fails(1, {"--dataset=a=lmdb:" + folder_ + "/cut.lmdb"},
-        {"dataset a", "cut.lmdb"});
+  const std::string whole =
+      testing::ReadFile(digits_.substr(digits_.find(':') + 1));
+  testing::WriteFile(Path("cut.lmdb"), whole.substr(0, whole.size() / 2));
+  Fails(1, {"--dataset=a=lmdb:" + Path("cut.lmdb")}, {"dataset a", "cut.lmdb"});
 }
 
 TEST_F(ServerStartTest, CheckConfigOpensWhatParseConfigDoesNot) {
@@ -136,7 +118,7 @@ TEST_F(ServerStartTest, CheckConfigShowsTheArithmeticOfMemory) {
 
   // A pipeline whose batches need more than there is; the budget that is named
   // is enough for them.
-  const std::string pipeline = folder_ + "/large.textproto";
+  const std::string pipeline = Path("large.textproto");
   std::ofstream(pipeline) << "batch_size: 65536 last_batch: LAST_BATCH_PAD\n";
   const std::vector<std::string> flags = {
       dataset, "--threads=3", "--check_config", "--check_pipeline=" + pipeline};
@@ -170,29 +152,28 @@ TEST_F(ServerStartTest, AddressesThatCannotBeListenedOn) {
 }
 
 TEST_F(ServerStartTest, TwoServersDoNotShareAPort) {
-  auto first = ServerProcess::Start({"--dataset=a=" + digits_});
-  ASSERT_TRUE(first.ok()) << first.status();
-  Fails(1, {"--dataset=a=" + digits_, "--listen=" + (*first)->address()},
+  auto first = Serve({"--dataset=a=" + digits_});
+  Fails(1, {"--dataset=a=" + digits_, "--listen=" + first->address()},
         {"in use"});
   // The first one goes on.
-  EXPECT_TRUE(RpcClient((*first)->address()).GetStatus().ok());
+  EXPECT_TRUE(RpcClient(first->address()).GetStatus().ok());
 }
 
 TEST_F(ServerStartTest, APortFileThatCannotBeWritten) {
   Fails(1,
         {"--dataset=a=" + digits_, "--listen=127.0.0.1:0",
-         "--port_file=" + folder_ + "/none/port"},
+         "--port_file=" + Path("none/port")},
         {});
 }
 
 // A script took the port of the server before for that of the one that had not
 // started.
 TEST_F(ServerStartTest, AFailedStartLeavesNoPortFileOfAnEarlierOne) {
-  const std::string file = folder_ + "/port";
+  const std::string file = Path("port");
   const std::string flag = "--port_file=" + file;
   const std::vector<std::vector<std::string>> fails = {
-      {flag, "--dataset=a=lmdb:" + folder_ + "/none"},
-      {flag, "--config=" + folder_ + "/none"},
+      {flag, "--dataset=a=lmdb:" + Path("none")},
+      {flag, "--config=" + Path("none")},
       {"--treads=2", flag}};
   for (const std::vector<std::string>& flags : fails) {
     testing::WriteFile(file, "7001\n");
@@ -225,35 +206,32 @@ TEST_F(ServerStartTest, OutputThatIsLostIsAnError) {
 }
 
 TEST_F(ServerStartTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
-  auto server = ServerProcess::Start(
-      {"--dataset=a=" + digits_, "--memory_budget=1024TiB"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_EQ((*server)->Stop(), 0);
-  EXPECT_THAT((*server)->process().Stderr(),
+  auto server = Serve({"--dataset=a=" + digits_, "--memory_budget=1024TiB"});
+  EXPECT_EQ(server->Stop(), 0);
+  EXPECT_THAT(server->process().Stderr(),
               HasSubstr("the memory budget of 1 PiB"));
-  EXPECT_THAT((*server)->process().Stderr(),
+  EXPECT_THAT(server->process().Stderr(),
               HasSubstr("that this process may use"));
 }
 
 TEST_F(ServerStartTest, StopsOnSigtermAndSigint) {
   for (int signal_number : {SIGTERM, SIGINT}) {
-    auto server = ServerProcess::Start({"--dataset=a=" + digits_});
-    ASSERT_TRUE(server.ok()) << server.status();
-    (*server)->process().Signal(signal_number);
-    EXPECT_EQ((*server)->process().Wait(), 0);
+    auto server = Serve({"--dataset=a=" + digits_});
+    server->process().Signal(signal_number);
+    EXPECT_EQ(server->process().Wait(), 0);
     // Read once it has ended: the port file, which Start waits for, is written
     // before the line.
-    EXPECT_THAT((*server)->process().Stdout(),
-                HasSubstr("listening on " + (*server)->address()));
-    EXPECT_THAT((*server)->process().Stderr(), HasSubstr("stopped"));
-    EXPECT_THAT((*server)->process().Stderr(),
+    EXPECT_THAT(server->process().Stdout(),
+                HasSubstr("listening on " + server->address()));
+    EXPECT_THAT(server->process().Stderr(), HasSubstr("stopped"));
+    EXPECT_THAT(server->process().Stderr(),
                 HasSubstr("100 samples, fingerprint"));
   }
 }
 
 TEST_F(ServerStartTest, ASignalEndsAServerThatHangsWhileItStarts) {
   // Opening a pipe waits for a writer that never comes.
-  const std::string pipe = folder_ + "/pipe";
+  const std::string pipe = Path("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   testing::Subprocess server(
       {testing::ProgramPath("server/millrace-server"), "--config=" + pipe});
@@ -274,14 +252,12 @@ TEST_F(ServerStartTest, ASignalEndsAServerThatHangsWhileItStarts) {
 }
 
 TEST_F(ServerStartTest, AStoppedServersPortIsFreeAtOnce) {
-  auto server = ServerProcess::Start({"--dataset=a=" + digits_});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const int port = (*server)->port();
-  ASSERT_TRUE(RpcClient((*server)->address()).GetStatus().ok());
-  EXPECT_EQ((*server)->Stop(), 0);
-  auto again = ServerProcess::Start({"--dataset=a=" + digits_}, port);
-  ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ((*again)->port(), port);
+  auto server = Serve({"--dataset=a=" + digits_});
+  const int port = server->port();
+  ASSERT_TRUE(RpcClient(server->address()).GetStatus().ok());
+  EXPECT_EQ(server->Stop(), 0);
+  auto again = Serve({"--dataset=a=" + digits_}, port);
+  EXPECT_EQ(again->port(), port);
 }
 
 }  // namespace

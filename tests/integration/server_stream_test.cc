@@ -10,16 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/wire/batch_view.h"
 #include "tests/testing/digits.h"
+#include "tests/testing/process_memory.h"
 #include "tests/testing/rpc_client.h"
 #include "tests/testing/sanitizer.h"
-#include "tests/testing/server_process.h"
-#include "tests/testing/subprocess.h"
+#include "tests/testing/service.h"
 
 namespace millrace {
 namespace {
@@ -27,55 +26,25 @@ namespace {
 using ::testing::HasSubstr;
 using testing::ReceivedBatch;
 using testing::RpcClient;
-using testing::ServerProcess;
 
 constexpr int64_t kSamples = 1000;
 
-class ServerStreamTest : public ::testing::Test {
+class ServerStreamTest : public testing::ServiceTest {
  protected:
   void StartServer(std::vector<std::string> flags = {},
-                   int64_t samples = kSamples) {
-    const std::string uri = "lmdb:" + testing::NewTempDir() + "/digits.lmdb";
-    const absl::Status written = testing::WriteDigits(uri, samples);
-    ASSERT_TRUE(written.ok()) << written;
-    flags.push_back("--dataset=digits=" + uri);
-    auto server = ServerProcess::Start(flags);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+                   const std::string& dataset = Digits(kSamples)) {
+    flags.push_back(dataset);
+    server_ = Serve(flags);
     client_ = std::make_unique<RpcClient>(server_->address());
   }
 
-  static PipelineSpec Spec(uint64_t batch_size) {
-    PipelineSpec spec;
-    spec.set_preset("mnist");
-    spec.add_sources()->set_dataset("digits");
-    spec.set_batch_size(batch_size);
-    spec.set_seed(5);
-    return spec;
-  }
-
-  // RssAnon + RssShmem of the server, in bytes.
-  uint64_t Memory() {
-    const std::string status = testing::ReadFile(
-        absl::StrCat("/proc/", server_->process().pid(), "/status"));
-    uint64_t kib = 0;
-    for (const char* field : {"RssAnon:", "RssShmem:"}) {
-      const size_t at = status.find(field);
-      if (at != std::string::npos) {
-        kib += std::strtoull(status.c_str() + at + std::strlen(field), nullptr,
-                             10);
-      }
-    }
-    return kib * 1024;
-  }
-
-  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<testing::ServerProcess> server_;
   std::unique_ptr<RpcClient> client_;
 };
 
 TEST_F(ServerStreamTest, AnEpochHasEverySampleOnceAndItsOwnPixels) {
   StartServer();
-  const auto plan = client_->Open(Spec(100), 2);
+  const auto plan = client_->Open(DigitsSpec(100), 2);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->steps_per_epoch(), 10);
   std::vector<int> seen(kSamples, 0);
@@ -131,19 +100,19 @@ TEST_F(ServerStreamTest, AnEpochHasEverySampleOnceAndItsOwnPixels) {
 
 TEST_F(ServerStreamTest, RefusesWithASentenceAndGoesOn) {
   StartServer();
-  PipelineSpec spec = Spec(100);
+  PipelineSpec spec = DigitsSpec(100);
   spec.mutable_sources(0)->set_dataset("letters");
   EXPECT_EQ(client_->Open(spec, 1).status().code(),
             absl::StatusCode::kNotFound);
-  spec = Spec(100);
+  spec = DigitsSpec(100);
   spec.set_preset("mnits");
   EXPECT_THAT(std::string(client_->Open(spec, 1).status().message()),
               HasSubstr("mnits"));
-  const auto world = client_->Open(Spec(100), 3).status();
+  const auto world = client_->Open(DigitsSpec(100), 3).status();
   EXPECT_EQ(world.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(client_->Open(Spec(0), 1).status().code(),
+  EXPECT_EQ(client_->Open(DigitsSpec(0), 1).status().code(),
             absl::StatusCode::kInvalidArgument);
-  const auto plan = client_->Open(Spec(100), 1);
+  const auto plan = client_->Open(DigitsSpec(100), 1);
   ASSERT_TRUE(plan.ok());
   std::vector<ReceivedBatch> batches;
   EXPECT_EQ(
@@ -156,12 +125,15 @@ TEST_F(ServerStreamTest, RefusesWithASentenceAndGoesOn) {
 
 TEST_F(ServerStreamTest, AServerThatNeverSawOpenAnswersTheSame) {
   StartServer();
-  const auto plan = client_->Open(Spec(100), 1);
+  const auto plan = client_->Open(DigitsSpec(100), 1);
   ASSERT_TRUE(plan.ok());
   std::vector<ReceivedBatch> first;
   ASSERT_TRUE(
       client_->GetBatches(RpcClient::Request(*plan, 0, 10), &first).ok());
-  StartServer({"--threads=3"});  // another one, over a copy of the data
+  // Another one, over a copy of the data.
+  const std::string copy = "lmdb:" + Path("digits.lmdb");
+  ASSERT_TRUE(testing::WriteDigits(copy, kSamples).ok());
+  StartServer({"--threads=3"}, "--dataset=digits=" + copy);
   std::vector<ReceivedBatch> second;
   ASSERT_TRUE(
       client_->GetBatches(RpcClient::Request(*plan, 0, 10), &second).ok());
@@ -178,7 +150,7 @@ TEST_F(ServerStreamTest, AServerThatNeverSawOpenAnswersTheSame) {
 
 TEST_F(ServerStreamTest, SigtermWithAStreamUnderWayEndsItAsUnavailable) {
   StartServer({"--shutdown_grace=200ms"});
-  const auto plan = client_->Open(Spec(1), 1);
+  const auto plan = client_->Open(DigitsSpec(1), 1);
   ASSERT_TRUE(plan.ok()) << plan.status();
   // A call that cannot end by itself: its reader does not read.
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
@@ -208,11 +180,11 @@ TEST_F(ServerStreamTest, SigtermWithAStreamUnderWayEndsItAsUnavailable) {
 TEST_F(ServerStreamTest, SlowReadersCostNoMoreThanTheBudget) {
   constexpr uint64_t kBudget = 24 << 20;
   constexpr int kStreams = 8;
-  StartServer({"--memory_budget=24MiB"}, 100'000);
+  StartServer({"--memory_budget=24MiB"}, Digits(100'000));
   const char* seconds = std::getenv("MILLRACE_SLOW_READER_SECONDS");
   const absl::Time end =
       absl::Now() + absl::Seconds(seconds == nullptr ? 5 : std::atoi(seconds));
-  const auto plan = client_->Open(Spec(1000), 1);
+  const auto plan = client_->Open(DigitsSpec(1000), 1);
   ASSERT_TRUE(plan.ok()) << plan.status();
   uint64_t peak = 0;
   uint64_t epoch = 0;
@@ -242,7 +214,7 @@ TEST_F(ServerStreamTest, SlowReadersCostNoMoreThanTheBudget) {
           << status.error_message();
       call = nullptr;
     }
-    peak = std::max(peak, Memory());
+    peak = std::max(peak, testing::AnonymousBytes(server_->process().pid()));
     absl::SleepFor(absl::Milliseconds(20));
   }
   EXPECT_GT(frames, kStreams);

@@ -17,19 +17,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace {
 namespace {
 
 using ::testing::ContainsRegex;
-using testing::ServerProcess;
 
 bool ListensOn(int fd, int port) {
   int listens = 0;
@@ -75,17 +73,16 @@ bool HasClosedConnectionTo(int port) {
   return false;
 }
 
-TEST(UnreachableServerTest, EndsWithAnErrorForItsSupervisor) {
-  const auto server = ServerProcess::Start({"--synthetic_only"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  testing::Subprocess& process = (*server)->process();
-  const int port = (*server)->port();
+using UnreachableServerTest = testing::ServiceTest;
+
+TEST_F(UnreachableServerTest, EndsWithAnErrorForItsSupervisor) {
+  const auto server = Serve({"--synthetic_only"});
+  testing::Subprocess& process = server->process();
+  const int port = server->port();
   // A server that never reached itself is not watched.
-  const absl::Time give_up = absl::Now() + absl::Seconds(60);
-  while (!HasClosedConnectionTo(port)) {
-    ASSERT_LT(absl::Now(), give_up) << "no probe was made";
-    absl::SleepFor(absl::Milliseconds(50));
-  }
+  ASSERT_TRUE(
+      Soon([port] { return HasClosedConnectionTo(port); }, absl::Seconds(60)))
+      << "no probe was made";
   const UniqueFd listener = ListeningSocketOf(process.pid(), port);
   ASSERT_TRUE(listener.ok());
   ASSERT_EQ(shutdown(listener.get(), SHUT_RDWR), 0);

@@ -18,7 +18,6 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -29,10 +28,10 @@
 #include "client/receive/open_host_loader.h"
 #include "proto/error_detail.h"
 #include "proto/wire/version.h"
-#include "tests/integration/digits_service.h"
 #include "tests/testing/recorded_server.h"
 #include "tests/testing/rpc_client.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace {
@@ -40,9 +39,6 @@ namespace {
 
 using ::google::protobuf::Message;
 using ::google::protobuf::util::MessageDifferencer;
-using ::millrace::testing::BytesOf;
-using ::millrace::testing::DigitsService;
-using ::millrace::testing::Kill;
 using ::millrace::testing::ProgramPath;
 using ::millrace::testing::ReadRecording;
 using ::millrace::testing::ReceivedBatch;
@@ -93,19 +89,11 @@ std::vector<std::string> LinesWith(const std::string& text,
   return lines;
 }
 
-class UpgradeTest : public ::testing::Test {
+class UpgradeTest : public testing::ServiceTest {
  protected:
-  static void SetUpTestSuite() {
-    service_ = new DigitsService(kSamples, {});
-    recording_ =
-        new Recording(ReadRecording(ProgramPath("tests/testdata/protocol")));
+  static std::unique_ptr<ServerProcess> Serve() {
+    return ServiceTest::Serve({Digits(kSamples)});
   }
-  static void TearDownTestSuite() {
-    delete service_;
-    delete recording_;
-  }
-
-  static std::unique_ptr<ServerProcess> Serve() { return service_->Serve(); }
 
   static HostLoaderOptions Options(const std::vector<std::string>& addresses) {
     HostLoaderOptions options;
@@ -118,7 +106,7 @@ class UpgradeTest : public ::testing::Test {
   }
 
   // Receives the epoch and compares it with the recorded one.
-  static void ExpectTheRecordedEpoch(HostLoader& loader) {
+  void ExpectTheRecordedEpoch(HostLoader& loader) const {
     for (uint64_t step = 0; step < kSteps; ++step) {
       const absl::StatusOr<HostBatch> batch = loader.Next();
       ASSERT_TRUE(batch.ok()) << batch.status();
@@ -128,34 +116,30 @@ class UpgradeTest : public ::testing::Test {
     EXPECT_TRUE(absl::IsOutOfRange(loader.Next().status()));
   }
 
-  static std::string RecordedPayload(uint64_t step) {
+  std::string RecordedPayload(uint64_t step) const {
     std::string payload;
-    for (const Frame& frame : recording_->frames) {
+    for (const Frame& frame : recording_.frames) {
       if (frame.step() == step) payload += frame.data();
     }
     return payload;
   }
 
-  static DigitsService* service_;
-  static Recording* recording_;
+  const Recording recording_ =
+      ReadRecording(ProgramPath("tests/testdata/protocol"));
 };
 
-DigitsService* UpgradeTest::service_ = nullptr;
-Recording* UpgradeTest::recording_ = nullptr;
-
 TEST_F(UpgradeTest, TheRecordingIsOfAVersionThatIsStillSpoken) {
-  EXPECT_GE(recording_->request.protocol_version(), kMinProtocolVersion);
-  EXPECT_LE(recording_->request.protocol_version(), kProtocolVersion);
+  EXPECT_GE(recording_.request.protocol_version(), kMinProtocolVersion);
+  EXPECT_LE(recording_.request.protocol_version(), kProtocolVersion);
   // Every version that is spoken has a recording.
   EXPECT_EQ(kMinProtocolVersion, 1);
   EXPECT_EQ(kProtocolVersion, 1);
 }
 
 TEST_F(UpgradeTest, TheClientTakesWhatAnEarlierServerSends) {
-  RecordedServer old(*recording_);
-  auto loader = OpenHostLoader(Options({old.address()}));
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  ExpectTheRecordedEpoch(**loader);
+  RecordedServer old(recording_);
+  const auto loader = Open(Options({old.address()}));
+  ExpectTheRecordedEpoch(*loader);
 }
 
 TEST_F(UpgradeTest, TheServerAnswersAnEarlierClientAsItsOwnServerDid) {
@@ -165,22 +149,22 @@ TEST_F(UpgradeTest, TheServerAnswersAnEarlierClientAsItsOwnServerDid) {
     grpc::ClientContext context;
     OpenResponse now;
     const grpc::Status status =
-        client.stub().Open(&context, recording_->open_request, &now);
+        client.stub().Open(&context, recording_.open_request, &now);
     ASSERT_TRUE(status.ok()) << status.error_message();
-    EXPECT_EQ(Missing(recording_->open, now), "");
+    EXPECT_EQ(Missing(recording_.open, now), "");
   }
   // Also when it has never opened anything: a restart in the middle.
   std::vector<ReceivedBatch> batches;
-  const absl::Status status = client.GetBatches(recording_->request, &batches);
+  const absl::Status status = client.GetBatches(recording_.request, &batches);
   ASSERT_TRUE(status.ok()) << status;
   ASSERT_EQ(batches.size(), kSteps);
   for (const ReceivedBatch& batch : batches) {
     const uint64_t step = batch.header.step();
     EXPECT_EQ(batch.payload, RecordedPayload(step));
     const auto first = std::find_if(
-        recording_->frames.begin(), recording_->frames.end(),
+        recording_.frames.begin(), recording_.frames.end(),
         [step](const Frame& f) { return f.has_header() && f.step() == step; });
-    ASSERT_NE(first, recording_->frames.end());
+    ASSERT_NE(first, recording_.frames.end());
     EXPECT_EQ(Missing(first->header(), batch.header), "");
   }
 }
@@ -190,39 +174,36 @@ TEST_F(UpgradeTest, ABusyServerIsAskedToOpenAgainAfterTheDelayThatItNames) {
   detail.set_retry_delay_ms(50);
   const absl::Status busy = WithErrorDetail(
       absl::ResourceExhaustedError("no room for pipelines"), detail);
-  RecordedServer server(*recording_);
+  RecordedServer server(recording_);
   server.RefuseOpens(2, busy);
-  auto loader = OpenHostLoader(Options({server.address()}));
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  ExpectTheRecordedEpoch(**loader);
+  const auto loader = Open(Options({server.address()}));
+  ExpectTheRecordedEpoch(*loader);
   // Without a delay the refusal is final.
-  RecordedServer full(*recording_);
+  RecordedServer full(recording_);
   full.RefuseOpens(1, absl::ResourceExhaustedError("never"));
   EXPECT_TRUE(absl::IsResourceExhausted(
       OpenHostLoader(Options({full.address()})).status()));
 }
 
 TEST_F(UpgradeTest, AnEarlierServerThatGoesIsFollowedByThisOne) {
-  auto old = std::make_unique<RecordedServer>(*recording_);
+  auto old = std::make_unique<RecordedServer>(recording_);
   const std::unique_ptr<ServerProcess> server = Serve();
-  auto loader = OpenHostLoader(Options({old->address(), server->address()}));
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader = Open(Options({old->address(), server->address()}));
   old.reset();
-  ExpectTheRecordedEpoch(**loader);
+  ExpectTheRecordedEpoch(*loader);
 }
 
 TEST_F(UpgradeTest, ThisServerThatGoesIsFollowedByAnEarlierOne) {
-  RecordedServer old(*recording_);
+  RecordedServer old(recording_);
   std::unique_ptr<ServerProcess> server = Serve();
-  auto loader = OpenHostLoader(Options({server->address(), old.address()}));
-  ASSERT_TRUE(loader.ok()) << loader.status();
+  const auto loader = Open(Options({server->address(), old.address()}));
   Kill(*server);
-  ExpectTheRecordedEpoch(**loader);
+  ExpectTheRecordedEpoch(*loader);
   EXPECT_GT(old.batches_sent(), 0);
 }
 
 TEST_F(UpgradeTest, FieldsOfALaterServerAreSkipped) {
-  Recording later = *recording_;
+  Recording later = recording_;
   AddLaterField(&later.open);
   AddLaterField(later.open.mutable_tensors(0));
   for (Frame& frame : later.frames) {
@@ -230,22 +211,21 @@ TEST_F(UpgradeTest, FieldsOfALaterServerAreSkipped) {
     if (frame.has_header()) AddLaterField(frame.mutable_header());
   }
   RecordedServer server(later);
-  auto loader = OpenHostLoader(Options({server.address()}));
-  ASSERT_TRUE(loader.ok()) << loader.status();
-  ExpectTheRecordedEpoch(**loader);
+  const auto loader = Open(Options({server.address()}));
+  ExpectTheRecordedEpoch(*loader);
 }
 
 TEST_F(UpgradeTest, FieldsOfALaterClientAreSkippedOutsideOfTheSpec) {
   const std::unique_ptr<ServerProcess> server = Serve();
   RpcClient client(server->address());
-  GetBatchesRequest request = recording_->request;
+  GetBatchesRequest request = recording_.request;
   AddLaterField(&request);
   std::vector<ReceivedBatch> batches;
   absl::Status status = client.GetBatches(request, &batches);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(batches.size(), kSteps);
   // What a spec asks for is never left out silently.
-  request = recording_->request;
+  request = recording_.request;
   AddLaterField(request.mutable_resolved_spec());
   batches.clear();
   status = client.GetBatches(request, &batches);
@@ -256,7 +236,7 @@ TEST_F(UpgradeTest, FieldsOfALaterClientAreSkippedOutsideOfTheSpec) {
 }
 
 TEST_F(UpgradeTest, AServerOfALaterProtocolIsRefusedWithASentence) {
-  Recording later = *recording_;
+  Recording later = recording_;
   later.open.set_protocol_version(kProtocolVersion + 1);
   RecordedServer server(later);
   const auto loader = OpenHostLoader(Options({server.address()}));
@@ -274,23 +254,22 @@ Recording OtherRevision(Recording recording) {
 }
 
 TEST_F(UpgradeTest, AServerOfAnotherContentRevisionIsLeftOutWithOneLine) {
-  RecordedServer other(OtherRevision(*recording_));
-  RecordedServer first(*recording_);
+  RecordedServer other(OtherRevision(recording_));
+  RecordedServer first(recording_);
   const std::unique_ptr<ServerProcess> second = Serve();
   ::testing::internal::CaptureStderr();
   {
     HostLoaderOptions options =
         Options({other.address(), first.address(), second->address()});
-    auto loader = OpenHostLoader(options);
-    ASSERT_TRUE(loader.ok()) << loader.status();
-    ExpectTheRecordedEpoch(**loader);
+    const auto loader = Open(options);
+    ExpectTheRecordedEpoch(*loader);
   }
   const std::string log = ::testing::internal::GetCapturedStderr();
   const std::vector<std::string> lines = LinesWith(log, other.address());
   ASSERT_EQ(lines.size(), 1) << log;
   EXPECT_THAT(lines[0],
               HasSubstr(absl::StrCat("revision ",
-                                     recording_->open.content_revision() + 1)));
+                                     recording_.open.content_revision() + 1)));
   EXPECT_GT(other.calls(), 0);
   EXPECT_EQ(other.batches_sent(), 0);
 }
@@ -298,15 +277,14 @@ TEST_F(UpgradeTest, AServerOfAnotherContentRevisionIsLeftOutWithOneLine) {
 // A server that is upgraded under a running job: it refuses the plan.
 TEST_F(UpgradeTest, AServerThatRefusesThePlanIsLeftOutWithOneLine) {
   RecordedServer other(
-      *recording_,
+      recording_,
       absl::FailedPreconditionError(
           "the plan differs: (content revision 77) of the same spec"));
-  RecordedServer good(*recording_);
+  RecordedServer good(recording_);
   ::testing::internal::CaptureStderr();
   {
-    auto loader = OpenHostLoader(Options({other.address(), good.address()}));
-    ASSERT_TRUE(loader.ok()) << loader.status();
-    ExpectTheRecordedEpoch(**loader);
+    const auto loader = Open(Options({other.address(), good.address()}));
+    ExpectTheRecordedEpoch(*loader);
   }
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_GT(other.calls(), 0);
@@ -315,9 +293,9 @@ TEST_F(UpgradeTest, AServerThatRefusesThePlanIsLeftOutWithOneLine) {
 }
 
 TEST_F(UpgradeTest, OnlyServersOfAnotherRevisionThanTheCheckpointsAreRefused) {
-  RecordedServer other(OtherRevision(*recording_));
+  RecordedServer other(OtherRevision(recording_));
   HostLoaderOptions options = Options({other.address()});
-  options.expected_plan_hash = recording_->open.plan_hash();
+  options.expected_plan_hash = recording_.open.plan_hash();
   const auto loader = OpenHostLoader(options);
   EXPECT_TRUE(absl::IsFailedPrecondition(loader.status())) << loader.status();
   EXPECT_THAT(std::string(loader.status().message()),
@@ -325,12 +303,14 @@ TEST_F(UpgradeTest, OnlyServersOfAnotherRevisionThanTheCheckpointsAreRefused) {
 }
 
 // Not a test: records, when it is asked to.
-TEST(RecordingTest, Write) {
+using RecordingTest = testing::ServiceTest;
+
+TEST_F(RecordingTest, Write) {
   const char* folder = std::getenv("MILLRACE_WRITE_PROTOCOL");
   if (folder == nullptr) {
     GTEST_SKIP() << "MILLRACE_WRITE_PROTOCOL names no folder: nothing to write";
   }
-  const auto server = DigitsService(kSamples, {}).Serve();
+  const auto server = Serve({Digits(kSamples)});
   RpcClient client(server->address());
   Recording recording;
   recording.open_request.set_protocol_version(kProtocolVersion);

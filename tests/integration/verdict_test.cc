@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,11 +15,11 @@
 #include "client/diagnosis/server_times.h"
 #include "client/diagnosis/wait_verdict.h"
 #include "client/prefetch/host_loader.h"
-#include "client/receive/open_host_loader.h"
 #include "proto/spec_text.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/server_process.h"
+#include "tests/testing/service.h"
 #include "tests/testing/subprocess.h"
 #include "tests/testing/tcp_gate.h"
 
@@ -28,23 +27,17 @@ namespace millrace {
 namespace {
 
 using ::millrace::testing::Pack;
-using ::millrace::testing::ServerProcess;
 using ::millrace::testing::TcpGate;
 using ::testing::HasSubstr;
 
-class VerdictIntegrationTest : public ::testing::Test {
+class VerdictIntegrationTest : public testing::ServiceTest {
  protected:
-  static void SetUpTestSuite() {
-    photos_ = new std::string(Pack("photos", "imagefolder",
-                                   testing::WriteImageFolder(40), "lmdb", 1));
-  }
-  static void TearDownTestSuite() { delete photos_; }
-
-  static std::unique_ptr<ServerProcess> Serve(std::vector<std::string> flags) {
-    flags.push_back(*photos_);
-    auto server = ServerProcess::Start(flags);
-    EXPECT_TRUE(server.ok()) << server.status();
-    return *std::move(server);
+  static std::unique_ptr<testing::ServerProcess> Serve(
+      std::vector<std::string> flags) {
+    static const auto* const photos = new std::string(Pack(
+        "photos", "imagefolder", testing::WriteImageFolder(40), "lmdb", 1));
+    flags.push_back(*photos);
+    return ServiceTest::Serve(flags);
   }
 
   static std::unique_ptr<HostLoader> Open(const std::string& endpoint,
@@ -57,9 +50,7 @@ class VerdictIntegrationTest : public ::testing::Test {
     options.spec = *parsed;
     options.epochs = 0;
     options.window = window;
-    auto loader = OpenHostLoader(options);
-    EXPECT_TRUE(loader.ok()) << loader.status();
-    return *std::move(loader);
+    return ServiceTest::Open(options);
   }
 
   // What a verdict was made of, for who reads why it is wrong.
@@ -108,11 +99,7 @@ class VerdictIntegrationTest : public ::testing::Test {
     EXPECT_EQ(verdict.cause, cause) << verdict.text << Times(loader.stats());
     EXPECT_THAT(verdict.text, HasSubstr(advice));
   }
-
-  static std::string* photos_;
 };
-
-std::string* VerdictIntegrationTest::photos_ = nullptr;
 
 constexpr char kPhotos[] =
     "sources { dataset: 'photos' } preset: 'imagenet_train' ";
@@ -139,7 +126,7 @@ TEST_F(VerdictIntegrationTest, SlowStorageOfPhotographsIsNamed) {
   kind.width = 300;
   kind.height = 260;
   const std::vector<uint8_t> jpeg = WriteJpeg(kind, 1);
-  const std::string photo = testing::NewTempDir() + "/photo.jpg";
+  const std::string photo = Path("photo.jpg");
   testing::WriteFile(photo, std::string(jpeg.begin(), jpeg.end()));
   for (const char* read_threads : {"--read_threads=2", "--read_threads=0"}) {
     SCOPED_TRACE(read_threads);

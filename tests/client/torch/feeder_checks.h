@@ -39,19 +39,6 @@ inline int CountWrong(const DeviceBatch& batch, bool transformed = true) {
   return wrong;
 }
 
-// Wrong pixels alone, of a tensor that is kept without its batch.
-inline int CountWrongPixels(const float* image, uint64_t rows,
-                            uint64_t first_position) {
-  int wrong = 0;
-  for (uint64_t r = 0; r < rows; ++r) {
-    for (int i = 0; i < FakeHostLoader::kPixels; ++i) {
-      wrong += image[r * FakeHostLoader::kPixels + i] !=
-               Expected(first_position + r, i);
-    }
-  }
-  return wrong;
-}
-
 // Whether the payload that the batch lies in is, byte for byte, what its sender
 // took the digest of. Needs DeviceFeeder::Options::audit. `sample_index` is
 // never transformed: it lies in the payload wherever that is.
