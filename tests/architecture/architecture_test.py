@@ -36,6 +36,9 @@ class SourceTree(unittest.TestCase):
     def test_no_type_is_defined_twice(self):
         self.assertEqual(scan.type_mistakes(_workspace()), [])
 
+    def test_each_file_is_in_the_namespace_of_its_component(self):
+        self.assertEqual(scan.namespace_mistakes(_workspace()), [])
+
 
 class BadTree(unittest.TestCase):
     """Each rule is broken once in a tiny tree: each must be noticed."""
@@ -117,8 +120,27 @@ class BadTree(unittest.TestCase):
         self.write("trainer/b.cc", "// class Range {\nnamespace millrace {\n"
                                    "class Range final : public Base {};\n}\n")
         self.assertEqual(len(scan.type_mistakes(self.root)), 1)
-        self.assertIn("millrace::Range is defined at client/a.h:2 and at trainer/b.cc:3",
+        self.assertIn("Range is defined at client/a.h:2 and at trainer/b.cc:3",
                       scan.type_mistakes(self.root)[0])
+
+    def test_a_name_in_two_namespaces_is_noticed_outside_the_tests(self):
+        self.write("server/plan/a.h", "namespace millrace::plan {\nstruct Range {};\n}\n")
+        self.write("client/cli/a.h", "namespace millrace::cli {\nstruct Range {};\n}\n")
+        self.write("tests/client/cli/a.h", "namespace millrace::testing {\nstruct Range {};\n}\n")
+        self.assertEqual(len(scan.type_mistakes(self.root)), 1)
+
+    def test_a_foreign_namespace_is_noticed(self):
+        for path, name in (("server/plan/a.h", "millrace"), ("server/plan/b.h", "millrace::decode"),
+                           ("client/loader.h", "millrace::prefetch"),
+                           ("client/prefetch/host_loader.h", "millrace::prefetch"),
+                           ("tests/server/plan/a_test.cc", "millrace::decode")):
+            self.write(path, f"namespace {name} {{\nnamespace {{\n}}\n}}\n")
+            self.assertEqual(len(scan.namespace_mistakes(self.root)), 1, path)
+            os.unlink(os.path.join(self.root, path))
+        self.write("server/plan/a.h", "namespace millrace::decode {\nclass A;\n}\n"
+                                      "namespace millrace::plan {\n}\n")
+        self.write("tests/server/plan/a_test.cc", "namespace millrace::testing {\n}\n")
+        self.assertEqual(scan.namespace_mistakes(self.root), [])
 
     def test_every_way_to_define_a_type_is_seen(self):
         text = ("namespace a::b {\ntemplate <typename T, class U = V<T>> class One {};\n"

@@ -1,6 +1,6 @@
 """The dependency rules of Millrace, written down once.
 
-INCLUDES and HEADERS are checked over the text of the sources by
+INCLUDES, HEADERS and NAMESPACES are checked over the text of the sources by
 architecture_test.py, GATES over third_party/BUILD, DEPENDENCIES over Bazel's
 graph by tools/check_dependencies.py. A path ending in "/" stands for
 everything below it.
@@ -73,6 +73,29 @@ HEADERS = [
     # The programs parse their flags with common/program/flag_set.h.
     ("Abseil's flags", r"absl/flags/.*", ["tests/"]),
 ]
+
+# The namespace of each component below millrace; "" is millrace itself. The longest
+# path that fits counts. Tests use the namespace of what they test, or
+# millrace::testing.
+NAMESPACES = {
+    # What every component speaks: the vocabulary of common/ and of the protocol.
+    "common/": "", "common/picture/": "picture", "common/program/": "program",
+    "proto/": "", "proto/wire/": "wire",
+    "server/": "server", "server/augment/": "augment", "server/batch/": "batch",
+    "server/data_tool/": "data_tool", "server/decode/": "decode", "server/local/": "local",
+    "server/operators/": "operators", "server/pipeline/": "pipeline", "server/plan/": "plan",
+    "server/rpc/": "rpc", "server/storage/": "storage",
+    # The public headers.
+    "client/": "", "client/prefetch/batch_info.h": "", "client/prefetch/host_loader.h": "",
+    "client/prefetch/loader_options.cc": "", "client/prefetch/loader_options.h": "",
+    "client/audit/": "audit", "client/batch_files/": "batch_files", "client/cli/": "cli",
+    "client/diagnosis/": "diagnosis", "client/flags/": "flags", "client/local/": "local",
+    "client/prefetch/": "prefetch", "client/receive/": "receive",
+    "client/torch/": "device",  # millrace::torch would hide ::torch
+    "trainer/": "trainer", "trainer/ddp/": "ddp", "trainer/losses/": "losses",
+    "trainer/models/": "models", "trainer/monitoring/": "monitoring", "trainer/optim/": "optim",
+    "trainer/weights/": "weights",
+}
 
 # Gates of third_party/BUILD and the packages that may be let through.
 GATES = {

@@ -6,10 +6,11 @@ Each function takes the tree's root and returns sentences, one per mistake.
 import os
 import re
 
-from rules import FIELD_BLIND, FIELD_WORDS, GATES, HEADERS, INCLUDES
+from rules import FIELD_BLIND, FIELD_WORDS, GATES, HEADERS, INCLUDES, NAMESPACES
 
 _SOURCE_ROOTS = ["client", "common", "docs", "proto", "server", "tests", "trainer"]
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+_NAMESPACE = re.compile(r"^namespace (\w+(?:::\w+)*) \{", re.MULTILINE)
 _LINE_COMMENT = re.compile(r"//[^\n]*")
 # Comments, literals and preprocessor lines are matched so that nothing inside
 # them counts.
@@ -152,16 +153,41 @@ def types(text):
 
 
 def type_mistakes(root):
-    """Types of one name in one namespace that two files define. The linker takes one
-    definition of each of their functions, for both, without a word."""
+    """Types of one name that two files define. In one namespace, the linker takes one
+    definition of each of their functions, for both, without a word; in two, a reader takes
+    one for the other. Tests may use a name of the programs again in another namespace."""
     places = {}
     for path in sources(root):
         for name, line in types(_text(root, path)):
-            places.setdefault(name, []).append(f"{path}:{line}")
+            key = name if path.startswith("tests/") else name.split("::")[-1]
+            places.setdefault(key, []).append(f"{path}:{line}")
     return [f"{name} is defined at {' and at '.join(at)}: rename one, or put it into an "
             "anonymous namespace" for name, at in sorted(places.items()) if len(at) > 1]
 
 
+def namespace_mistakes(root):
+    """Files whose outermost namespace is not that of their component. A declaration of
+    something in another component's namespace may come before it."""
+    mistakes = []
+    for path in sources(root):
+        component = path.removeprefix("tests/")
+        fits = [place for place in NAMESPACES if component.startswith(place)]
+        if not fits:
+            continue
+        name = NAMESPACES[max(fits, key=len)]
+        wanted = {"millrace::" + name if name else "millrace"}
+        if path.startswith("tests/"):
+            wanted.add("millrace::testing")
+        opened = _NAMESPACE.findall(_text(root, path))
+        ours = [n for n in opened if n == "millrace" or n.startswith("millrace::")]
+        if ours and not any(
+                n == w or (w != "millrace" and n.startswith(w + "::")) or n == "millrace::internal"
+                for n in ours[-1:] for w in wanted):
+            mistakes.append(f"{path} is in namespace {ours[-1]}: it belongs into "
+                            f"{' or '.join(sorted(wanted))}")
+    return mistakes
+
+
 def all_mistakes(root):
     return (include_mistakes(root) + header_mistakes(root) + gate_mistakes(root) +
-            field_word_mistakes(root) + type_mistakes(root))
+            field_word_mistakes(root) + type_mistakes(root) + namespace_mistakes(root))
