@@ -110,8 +110,7 @@ AtomicFile::AtomicFile(std::string path, std::string target, std::string fresh,
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
     const std::string& path, Lasts lasts) {
   if (IsSpecialFile(path)) {
-    const int fd = OpenSpecialFile(path);
-    if (fd < 0) return FileError(errno, "write", path);
+    MR_ASSIGN_OR_RETURN(const int fd, OpenSpecialFile(path));
     return std::unique_ptr<AtomicFile>(
         new AtomicFile(path, path, /*fresh=*/"", lasts, fd));
   }
