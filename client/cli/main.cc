@@ -8,10 +8,12 @@
 
 #include "absl/status/status.h"
 #include "client/cli/commands.h"
+#include "common/logging.h"
 #include "common/malloc_tuning.h"
 #include "common/program/command_table.h"
 #include "common/program/exit_code.h"
 #include "common/standard_output.h"
+#include "common/usage_error.h"
 #include "common/version.h"
 #include "proto/error_detail.h"
 #include "proto/flag_hint.h"
@@ -43,6 +45,9 @@ CommandTable::Row Row(const std::string& name, const std::string& summary,
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  if (const absl::Status level = CheckLogLevel(); !level.ok()) {
+    return Conclude("millrace", UsageError(level));
+  }
   const CommandTable table(
       {.program = "millrace",
        .summary = "Measures and checks a Millrace data service as its client.",
