@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <initializer_list>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,14 @@ absl::string_view WhyNoImage(absl::string_view start) {
   return "is not a JPEG, PNG or WebP image, although its name says so";
 }
 
+// "cat/1" of "cat/1.jpg".
+absl::string_view StemOf(absl::string_view path) {
+  const size_t dot = path.rfind('.');
+  const size_t slash = path.rfind('/');
+  const bool suffix = dot != path.npos && (slash == path.npos || dot > slash);
+  return suffix ? path.substr(0, dot) : path;
+}
+
 class ImageFolder final : public SampleReader {
  public:
   explicit ImageFolder(const ImageFolderOptions& options) : options_(options) {}
@@ -121,6 +130,7 @@ class ImageFolder final : public SampleReader {
       MR_RETURN_IF_ERROR(FindEmptyClasses(classes));
     }
     if (files_.empty()) return NoImage();
+    FindSharedStems();
     Describe(classes);
     return absl::OkStatus();
   }
@@ -165,6 +175,11 @@ class ImageFolder final : public SampleReader {
       warnings.push_back(
           absl::StrCat(bad_count_, bad_count_ == 1 ? " bad file" : " bad files",
                        " left out: ", FirstOf(bad_, "; ", bad_count_)));
+    }
+    if (shared_count_ > 0) {
+      warnings.push_back(
+          absl::StrCat(FirstOf(shared_stems_, "; ", shared_count_),
+                       ": each file is packed as a separate sample"));
     }
     if (!empty_classes_.empty()) {
       warnings.push_back(absl::StrCat(
@@ -410,6 +425,24 @@ class ImageFolder final : public SampleReader {
     return absl::OkStatus();
   }
 
+  // Files of one folder whose names differ only in the suffix: a conversion may
+  // have left the old ones.
+  void FindSharedStems() {
+    std::unordered_map<absl::string_view, int64_t> files;
+    for (const ClassFile& file : files_) ++files[StemOf(file.path)];
+    for (const ClassFile& file : files_) {
+      const absl::string_view stem = StemOf(file.path);
+      const int64_t count = std::exchange(files[stem], 0);
+      if (count < 2) continue;
+      ++shared_count_;
+      if (shared_stems_.size() == kMostListed) continue;
+      const size_t slash = stem.rfind('/');
+      shared_stems_.push_back(
+          absl::StrCat(count, " files share the stem ", stem.substr(slash + 1),
+                       " in ", options_.folder, "/", stem.substr(0, slash)));
+    }
+  }
+
   void Describe(const std::vector<std::string>& classes) {
     description_.set_samples(static_cast<int64_t>(files_.size()));
     Field* image = description_.mutable_schema()->add_fields();
@@ -438,6 +471,8 @@ class ImageFolder final : public SampleReader {
   int64_t hidden_count_ = 0;
   std::vector<std::string> bad_;
   int64_t bad_count_ = 0;
+  std::vector<std::string> shared_stems_;
+  int64_t shared_count_ = 0;
   std::vector<std::string> tables_;
   std::vector<std::string> doubts_;  // warnings about what the classes are
   std::vector<std::string> empty_classes_;  // all of them
