@@ -218,6 +218,19 @@ TEST_F(Train, FollowsALinkAndRemovesWhatAKilledRunLeft) {
   EXPECT_GT(ReadFile(Path("made/by/the/run/rank-00000.mraudit")).size(), 0u);
 }
 
+// An empty folder of logs looked like a job without a step.
+TEST_F(Train, ARefusedRunMakesNoFolderOfLogs) {
+  const std::string checkpoint = Path("mlp.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
+  for (const char* refused :
+       {"--dataset=none", "--preset=none", "--model=cnn"}) {
+    const ProgramResult run = Run({"--audit_dir=" + Path("none"), refused,
+                                   "--resume=" + checkpoint});
+    EXPECT_NE(run.exit_code, 0) << refused;
+    EXPECT_NE(access(Path("none").c_str(), F_OK), 0) << refused;
+  }
+}
+
 // As on a disk that is full. The weights and Adam's state take 1.3 MB.
 TEST_F(Train, KeepsTheOldCheckpointWhenTheDiskIsFull) {
   const std::string checkpoint = Path("full.ckpt");
