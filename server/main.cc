@@ -346,6 +346,9 @@ int Print(const std::string& text) {
 
 int Main(const std::vector<std::string>& arguments) {
   RouteLibraryLogs();
+  if (const absl::Status level = CheckLogLevel(); !level.ok()) {
+    return Fail(UsageError(level));
+  }
   if (const std::string port_file = PortFileToRemove(arguments);
       !port_file.empty()) {
     const absl::Status removed = RemovePortFile(port_file);

@@ -103,6 +103,19 @@ TEST_F(ExitCodesTest, Server) {
   });
 }
 
+TEST_F(ExitCodesTest, AnUnknownLogLevel) {
+  for (const char* program :
+       {"server/millrace-server", "server/data_tool/millrace-data",
+        "client/cli/millrace"}) {
+    Subprocess started({ProgramPath(program), "--version"},
+                       {"MILLRACE_LOG_LEVEL=loud"});
+    EXPECT_EQ(started.Wait(), 2) << program;
+    EXPECT_THAT(started.Stderr(),
+                HasSubstr("MILLRACE_LOG_LEVEL is \"loud\"; set it to debug or "
+                          "info"));
+  }
+}
+
 TEST_F(ExitCodesTest, DataTool) {
   const std::string tool = "server/data_tool/millrace-data";
   const std::string library = "--operators=" + File("none.so");
@@ -216,7 +229,9 @@ TEST_F(ExitCodesTest, Client) {
       {{millrace, "status", closed, soon}, 1, "no data server answers"},
       {{millrace, "doctor"}, 2, "--run=SUMMARY.json is missing"},
       {{millrace, "doctor", "--run=" + File("none")}, 2, "No such file"},
-      {{millrace, "doctor", "--run=" + File("bad.json")}, 2, "is not a summary"},
+      {{millrace, "doctor", "--run=" + File("bad.json")},
+       2,
+       "is not a summary"},
       {{millrace, "doctor", "--run=" + File("bad.json"), "--compare="},
        2,
        "flag --compare=: expected a value"},
