@@ -276,7 +276,7 @@ TEST_F(DataToolTest, FilesThatShareAStemAreNamed) {
   EXPECT_EQ(packed.code, kExitOk) << packed.err;
   EXPECT_THAT(packed.err,
               HasSubstr("2 files share the stem 2 in " +
-                        (folder_ / "images/cat").string() +
+                        folder_ / "images/cat" +
                         ": each file is packed as a separate sample"));
 }
 
