@@ -40,8 +40,7 @@ absl::Status AwaitBytes(int fd, const std::string& path) {
     }
     if (looks == kSilentLooks) {
       MR_LOG(WARNING) << "waiting for bytes of " << path
-                      << ", which is a pipe or a terminal: no program has "
-                         "written to it yet";
+                      << ": no program writes to this pipe or terminal";
     }
   }
   return absl::OkStatus();

@@ -71,9 +71,8 @@ absl::StatusOr<std::string> SummaryText(const std::string& path) {
         text.status().code(),
         absl::StrCat("--run=", path, ": ", text.status().message()));
   }
-  if (text->front() == '{')
-    return at_once ? text : ReadFile(path, kMaxSummaryBytes);
-  return "";
+  if (text->front() != '{') return "";
+  return at_once ? text : ReadFile(path, kMaxSummaryBytes);
 }
 
 }  // namespace
