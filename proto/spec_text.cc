@@ -29,6 +29,9 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
 
 constexpr size_t kMaxSpecTextBytes = 1 << 20;
+// Of a word whose nearest one is looked for, which takes its length times
+// theirs. No name of a value is longer.
+constexpr size_t kMaxTypedBytes = 100;
 
 class Collector : public google::protobuf::io::ErrorCollector {
  public:
@@ -198,7 +201,8 @@ void NameValues(const EnumDescriptor& values, SpecMistake& mistake) {
   // The typed word is the first in quotes.
   const std::vector<absl::string_view> parts =
       absl::StrSplit(mistake.message, '"');
-  const absl::string_view typed = parts.size() > 1 ? parts[1] : "";
+  const absl::string_view typed =
+      parts.size() > 1 ? parts[1].substr(0, kMaxTypedBytes) : "";
   std::string near = DidYouMean(typed, names, "");
   if (near.empty()) {
     const std::vector<absl::string_view> own = OwnParts(names);
