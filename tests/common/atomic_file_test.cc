@@ -108,6 +108,13 @@ TEST_F(AtomicFileTest, RefusesAPipeThatNoProgramReads) {
                 ": no program reads the pipe; start the reader first");
 }
 
+TEST_F(AtomicFileTest, APipeWithTheNameOfALeftoverStays) {
+  const std::string pipe = folder_ + "/file.tmp.123";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  RemoveLeftovers(folder_ + "/file");
+  EXPECT_EQ(access(pipe.c_str(), F_OK), 0);
+}
+
 // Writes wait for a slow reader, although the pipe is opened without waiting.
 TEST_F(AtomicFileTest, WritesMoreThanAPipeHolds) {
   const std::string path = folder_ + "/pipe";
