@@ -13,27 +13,18 @@
 namespace millrace {
 namespace {
 
-constexpr char kLevelVariable[] = "MILLRACE_LOG_LEVEL";
-
-absl::string_view LevelOfEnvironment() {
-  const char* const level = std::getenv(kLevelVariable);
-  return level == nullptr || *level == 0 ? "info" : level;
+LogSeverity SeverityOfEnvironment() {
+  const char* const level = std::getenv("MILLRACE_LOG_LEVEL");
+  return level != nullptr && absl::string_view(level) == "debug"
+             ? LogSeverity::kDEBUG
+             : LogSeverity::kINFO;
 }
 
-std::atomic<LogSeverity> min_severity{
-    LevelOfEnvironment() == "debug" ? LogSeverity::kDEBUG : LogSeverity::kINFO};
+std::atomic<LogSeverity> min_severity{SeverityOfEnvironment()};
 
 }  // namespace
 
 void SetMinLogSeverity(LogSeverity severity) { min_severity = severity; }
-
-absl::Status CheckLogLevel() {
-  const absl::string_view level = LevelOfEnvironment();
-  if (level == "debug" || level == "info") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the environment variable ", kLevelVariable, " is \"",
-      CleanText(level, kMaxLogBytes), "\"; set it to debug or info"));
-}
 
 void WriteLogLine(LogSeverity severity, const char* file, int line,
                   absl::string_view text, size_t max_bytes) {

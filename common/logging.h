@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <sstream>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
@@ -31,10 +30,6 @@ enum class LogSeverity { kDEBUG, kINFO, kWARNING, kERROR, kFATAL };
 // Messages below this severity are dropped. Default: INFO, or DEBUG when the
 // environment variable MILLRACE_LOG_LEVEL is "debug".
 void SetMinLogSeverity(LogSeverity severity);
-
-// InvalidArgument: MILLRACE_LOG_LEVEL has another value than "debug" and
-// "info", and messages are dropped below INFO. Programs end with this error.
-absl::Status CheckLogLevel();
 
 // Of a message; the rest is cut off.
 inline constexpr size_t kMaxLogBytes = 4096;

@@ -8,12 +8,11 @@
 
 #include "absl/status/status.h"
 #include "client/cli/commands.h"
-#include "common/logging.h"
+#include "common/log_level.h"
 #include "common/malloc_tuning.h"
 #include "common/program/command_table.h"
 #include "common/program/exit_code.h"
 #include "common/standard_output.h"
-#include "common/usage_error.h"
 #include "common/version.h"
 #include "proto/error_detail.h"
 #include "proto/flag_hint.h"
@@ -46,7 +45,7 @@ CommandTable::Row Row(const std::string& name, const std::string& summary,
 
 int Main(const std::vector<std::string>& arguments) {
   if (const absl::Status level = CheckLogLevel(); !level.ok()) {
-    return Conclude("millrace", UsageError(level));
+    return Conclude("millrace", level);
   }
   const CommandTable table(
       {.program = "millrace",

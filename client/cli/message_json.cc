@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/data_service.pb.h"
+#include "proto/names.h"
 
 namespace millrace {
 namespace {

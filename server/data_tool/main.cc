@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "common/cpu_check.h"
-#include "common/logging.h"
+#include "common/log_level.h"
 #include "common/program/exit_code.h"
 #include "common/standard_output.h"
 #include "server/data_tool/commands.h"

@@ -5,10 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
-
-#include "absl/strings/str_cat.h"
 
 namespace millrace {
 namespace {
@@ -45,22 +42,6 @@ TEST(LoggingTest, DebugIsHiddenUntilItIsAskedFor) {
   EXPECT_EQ(lines.substr(0, 2), "D ");
   EXPECT_EQ(lines.substr(lines.size() - 6), "shown\n");
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1);
-}
-
-// MILLRACE_LOG_LEVEL=verbose was taken for no level, without a word.
-TEST(LoggingTest, AnUnknownLevelIsAnError) {
-  for (const char* level : {"", "info", "debug"}) {
-    setenv("MILLRACE_LOG_LEVEL", level, 1);
-    EXPECT_TRUE(CheckLogLevel().ok()) << level;
-  }
-  for (const char* level : {"verbose", "DEBUG", "0"}) {
-    setenv("MILLRACE_LOG_LEVEL", level, 1);
-    EXPECT_EQ(CheckLogLevel().message(),
-              absl::StrCat("the environment variable MILLRACE_LOG_LEVEL is \"",
-                           level, "\"; set it to debug or info"));
-  }
-  unsetenv("MILLRACE_LOG_LEVEL");
-  EXPECT_TRUE(CheckLogLevel().ok());
 }
 
 TEST(LoggingTest, ALongMessageIsCut) {
