@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstring>
 #include <initializer_list>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -428,7 +428,7 @@ class ImageFolder final : public SampleReader {
   // Files of one folder whose names differ only in the suffix: a conversion may
   // have left the old ones.
   void FindSharedStems() {
-    std::unordered_map<absl::string_view, int64_t> files;
+    absl::flat_hash_map<absl::string_view, int64_t> files;
     for (const ClassFile& file : files_) ++files[StemOf(file.path)];
     for (const ClassFile& file : files_) {
       const absl::string_view stem = StemOf(file.path);
