@@ -88,7 +88,9 @@ void RemoveLeftovers(const std::string& target) {
     absl::string_view rest = name;
     if (!absl::ConsumePrefix(&rest, prefix) || !IsOfBeside(rest)) continue;
     const std::string leftover = absl::StrCat(folder, "/", name);
-    const int fd = open(leftover.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    // Without O_NONBLOCK a pipe of this name would be waited for.
+    const int fd =
+        open(leftover.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) continue;
     if (Lock(fd, LOCK_EX | LOCK_NB) && unlink(leftover.c_str()) == 0) {
       MR_LOG(INFO) << "removed " << leftover
@@ -110,8 +112,7 @@ AtomicFile::AtomicFile(std::string path, std::string target, std::string fresh,
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
     const std::string& path, Lasts lasts) {
   if (IsSpecialFile(path)) {
-    const int fd = OpenSpecialFile(path);
-    if (fd < 0) return FileError(errno, "write", path);
+    MR_ASSIGN_OR_RETURN(const int fd, OpenSpecialFile(path));
     return std::unique_ptr<AtomicFile>(
         new AtomicFile(path, path, /*fresh=*/"", lasts, fd));
   }

@@ -1,6 +1,7 @@
 #include "common/read_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
+#include "common/logging.h"
+#include "common/program/stop_signals.h"
 #include "common/status_macros.h"
 
 namespace millrace {
@@ -17,6 +20,30 @@ namespace {
 absl::Status ReadError(absl::string_view what, const std::string& path) {
   return FileError(errno, what.empty() ? "read" : absl::StrCat("read ", what),
                    path);
+}
+
+// Time between two looks for a signal, and how often a pipe is silent for that
+// time before a line names it.
+constexpr int kLookMs = 100;
+constexpr int kSilentLooks = 10;
+
+// Blocks until `fd`, of a pipe or a terminal, has bytes or has ended. A program
+// that has not opened the pipe yet is waited for as well. Cancelled: a signal
+// asks the program to stop.
+absl::Status AwaitBytes(int fd, const std::string& path) {
+  pollfd waited = {fd, POLLIN, 0};
+  for (int looks = 1; poll(&waited, 1, kLookMs) <= 0; ++looks) {
+    if (StopSignals::signal() != 0) {
+      return absl::CancelledError(
+          absl::StrCat("stopped by signal ", StopSignals::signal(),
+                       " while waiting for bytes of ", path));
+    }
+    if (looks == kSilentLooks) {
+      MR_LOG(WARNING) << "waiting for bytes of " << path
+                      << ": no program writes to this pipe or terminal";
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Up to one byte more than `limit`.
@@ -31,9 +58,11 @@ absl::Status Read(int fd, const std::string& path, uint64_t limit,
   size_t length = 0;
   while (length <= limit) {
     if (length == bytes->size()) bytes->resize(2 * length);
+    if (!S_ISREG(info.st_mode)) MR_RETURN_IF_ERROR(AwaitBytes(fd, path));
     const ssize_t got =
         read(fd, bytes->data() + length, bytes->size() - length);
-    if (got < 0 && errno == EINTR) continue;
+    // EAGAIN: another reader of the pipe was faster.
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return ReadError(what, path);
     if (got == 0) break;
     length += got;
@@ -57,7 +86,9 @@ absl::Status ReadToEnd(int fd, const std::string& path, uint64_t limit,
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit,
                                      absl::string_view what) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK the open() of a pipe waits for a writer, without a word
+  // and without an end.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ReadError(what, path);
   std::string bytes;
   MR_RETURN_IF_ERROR(ReadToEnd(fd, path, limit, what, &bytes));

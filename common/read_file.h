@@ -21,9 +21,12 @@ namespace millrace {
 inline constexpr uint64_t kMaxTextFileBytes = 16 << 20;
 inline constexpr uint64_t kNoFileLimit = UINT64_MAX;
 
-// Also of a pipe, whose writer is waited for. `what` names the file in an
-// error: "the configuration"; empty: by its path alone. InvalidArgument: the
-// file has more than `limit` bytes. Otherwise errors as FileError() makes them.
+// Also of a pipe, whose writer is waited for: after a second without bytes a
+// log line says so, and a signal that StopSignals holds ends the wait.
+// `what` names the file in an error: "the configuration"; empty: by its path
+// alone. InvalidArgument: the file has more than `limit` bytes. Cancelled:
+// stopped by a signal while waiting for a pipe. Otherwise errors as FileError()
+// makes them.
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit,
                                      absl::string_view what = "");
 

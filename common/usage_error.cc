@@ -10,7 +10,8 @@ constexpr char kPayloadUrl[] = "millrace.UsageError";
 }  // namespace
 
 absl::Status UsageError(absl::Status status) {
-  if (!status.ok()) status.SetPayload(kPayloadUrl, absl::Cord());
+  if (!status.ok() && !absl::IsCancelled(status))
+    status.SetPayload(kPayloadUrl, absl::Cord());
   return status;
 }
 

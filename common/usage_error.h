@@ -18,7 +18,7 @@
 
 namespace millrace {
 
-// `status` with the mark. OK stays OK.
+// `status` with the mark. OK stays OK, and a Cancelled request is no mistake.
 absl::Status UsageError(absl::Status status);
 
 template <typename T>

@@ -54,13 +54,31 @@ std::optional<int> NamedDescriptor(std::string path) {
   return std::nullopt;
 }
 
+bool IsPipe(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
 }  // namespace
 
-int OpenSpecialFile(const std::string& path, int flags) {
-  if (const std::optional<int> fd = NamedDescriptor(path); fd.has_value()) {
-    return fcntl(*fd, F_DUPFD_CLOEXEC, 0);
+absl::StatusOr<int> OpenSpecialFile(const std::string& path) {
+  int fd = -1;
+  if (const std::optional<int> named = NamedDescriptor(path);
+      named.has_value()) {
+    fd = fcntl(*named, F_DUPFD_CLOEXEC, 0);
+  } else {
+    // Without O_NONBLOCK the open() of a pipe waits for a reader.
+    fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENXIO && IsPipe(path)) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot write ", path,
+                       ": no program reads the pipe; start the reader first"));
+    }
+    // Writes wait for room in the pipe.
+    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   }
-  return open(path.c_str(), O_WRONLY | O_CLOEXEC | flags);
+  if (fd < 0) return FileError(errno, "write", path);
+  return fd;
 }
 
 bool IsSpecialFile(const std::string& path) {

@@ -7,7 +7,9 @@
 // What it is not: no protection against somebody who changes the path between
 // this call and the next.
 //
-//   if (IsSpecialFile(path)) fd = OpenSpecialFile(path) ... write
+//   if (IsSpecialFile(path)) {
+//     MR_ASSIGN_OR_RETURN(fd, OpenSpecialFile(path)); ... write
+//   }
 //   MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
 //   ... write target + ".tmp", rename it to target
 
@@ -28,8 +30,10 @@ bool IsSpecialFile(const std::string& path);
 
 // For writing. A descriptor that `path` names is duplicated, so that what is
 // written comes after what the program has written to it, and nothing is
-// overwritten. -1: errno says why. `flags` as those of open().
-int OpenSpecialFile(const std::string& path, int flags = 0);
+// overwritten. The caller closes the descriptor. Unavailable: no program has
+// opened the pipe for reading; waiting for one could take for ever. Otherwise
+// errors as FileError() makes them.
+absl::StatusOr<int> OpenSpecialFile(const std::string& path);
 
 // The end of the symbolic links of `path`, which need not exist.
 // FailedPrecondition: the links lead in a circle.

@@ -13,16 +13,25 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/program/nearest_word.h"
 #include "common/utf8.h"
 #include "proto/spec_statements.h"
 
 namespace millrace {
 namespace {
 
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
 
 constexpr size_t kMaxSpecTextBytes = 1 << 20;
+// Of a word whose nearest one is looked for, which takes its length times
+// theirs. No name of a value is longer.
+constexpr size_t kMaxTypedBytes = 100;
 
 class Collector : public google::protobuf::io::ErrorCollector {
  public:
@@ -133,6 +142,81 @@ bool IsOfTheValueBefore(const SpecMistake& mistake) {
          absl::StartsWith(mistake.message, "Invalid value for boolean");
 }
 
+bool IsOfAnEnum(const SpecMistake& mistake) {
+  return absl::StartsWith(mistake.message, "Unknown enumeration value") ||
+         absl::StartsWith(mistake.message, "Expected integer or identifier");
+}
+
+// The enumeration of the field that `wanted` sets. Null: the field has another
+// type, or none of this name is in a message here.
+const EnumDescriptor* EnumOf(absl::string_view text,
+                             const std::vector<SpecStatement>& statements,
+                             const SpecStatement& wanted,
+                             const Descriptor& message) {
+  for (const SpecStatement& statement : statements) {
+    if (wanted.begin < statement.begin || wanted.begin >= statement.end) {
+      continue;
+    }
+    size_t end = statement.begin;
+    while (end < statement.end &&
+           (absl::ascii_isalnum(static_cast<unsigned char>(text[end])) ||
+            text[end] == '_')) {
+      ++end;
+    }
+    const FieldDescriptor* const field = message.FindFieldByName(
+        std::string(text.substr(statement.begin, end - statement.begin)));
+    if (field == nullptr) return nullptr;
+    if (&statement == &wanted) return field->enum_type();
+    return field->message_type() == nullptr
+               ? nullptr
+               : EnumOf(text, statement.inner, wanted, *field->message_type());
+  }
+  return nullptr;
+}
+
+// The words without the beginning up to an underscore that all of them share:
+// BILINEAR of INTERPOLATION_BILINEAR.
+std::vector<absl::string_view> OwnParts(std::vector<absl::string_view> words) {
+  while (!words.empty()) {
+    const absl::string_view first = words.front();
+    const size_t underscore = first.find('_');
+    if (underscore == first.npos) return words;
+    const absl::string_view shared = first.substr(0, underscore + 1);
+    if (!std::all_of(words.begin(), words.end(), [shared](auto word) {
+          return absl::StartsWith(word, shared);
+        })) {
+      return words;
+    }
+    for (absl::string_view& word : words) word.remove_prefix(shared.size());
+  }
+  return words;
+}
+
+// Adds the valid values to a mistake in one of `values`.
+void NameValues(const EnumDescriptor& values, SpecMistake& mistake) {
+  std::vector<absl::string_view> names;
+  for (int i = 0; i < values.value_count(); ++i) {
+    names.push_back(values.value(i)->name());
+  }
+  // The typed word is the first in quotes.
+  const std::vector<absl::string_view> parts =
+      absl::StrSplit(mistake.message, '"');
+  const absl::string_view typed =
+      parts.size() > 1 ? parts[1].substr(0, kMaxTypedBytes) : "";
+  std::string near = DidYouMean(typed, names, "");
+  if (near.empty()) {
+    const std::vector<absl::string_view> own = OwnParts(names);
+    const auto at = std::find(own.begin(), own.end(), NearestWord(typed, own));
+    if (at != own.end()) {
+      near = absl::StrCat("; did you mean ", names[at - own.begin()], "?");
+    }
+  }
+  absl::string_view message = mistake.message;
+  absl::ConsumeSuffix(&message, ".");
+  mistake.message = absl::StrCat(message, "; the valid values are ",
+                                 absl::StrJoin(names, ", "), near);
+}
+
 // The parser stops at a mistake. What holds it is blanked out, and the rest is
 // parsed again.
 std::vector<SpecMistake> FindFurther(absl::string_view text,
@@ -164,6 +248,11 @@ std::vector<SpecMistake> FindFurther(absl::string_view text,
       found.push_back(
           {0, 0, "the file has more mistakes: correct these first"});
       break;
+    }
+    if (statement != nullptr && IsOfAnEnum(mistake)) {
+      const EnumDescriptor* const values =
+          EnumOf(rest, statements, *statement, *PipelineSpec::descriptor());
+      if (values != nullptr) NameValues(*values, mistake);
     }
     found.push_back(std::move(mistake));
     bool blanked = false;

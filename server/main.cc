@@ -23,6 +23,7 @@
 #include "common/clean_text.h"
 #include "common/count_text.h"
 #include "common/cpu_check.h"
+#include "common/log_level.h"
 #include "common/logging.h"
 #include "common/program/exit_code.h"
 #include "common/program/stop_signals.h"
@@ -349,6 +350,9 @@ int Print(const std::string& text) {
 
 int Main(const std::vector<std::string>& arguments) {
   RouteLibraryLogs();
+  if (const absl::Status level = CheckLogLevel(); !level.ok()) {
+    return Fail(level);
+  }
   if (const std::string port_file = PortFileToRemove(arguments);
       !port_file.empty()) {
     const absl::Status removed = RemovePortFile(port_file);

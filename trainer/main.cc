@@ -16,6 +16,7 @@
 #include "client/torch/cuda_runtime.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
+#include "common/log_level.h"
 #include "common/malloc_tuning.h"
 #include "common/program/exit_code.h"
 #include "common/program/stop_signals.h"
@@ -62,6 +63,9 @@ int Launch(LaunchOptions options, const std::vector<std::string>& arguments) {
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  if (const absl::Status level = CheckLogLevel(); !level.ok()) {
+    return Fail(level);
+  }
   const bool launched = std::getenv("MILLRACE_LAUNCHED") != nullptr;
   const absl::StatusOr<TrainFlags> flags = ParseTrainFlags(arguments, launched);
   if (!flags.ok()) return Fail(flags.status());

@@ -102,8 +102,8 @@ class TrainingRun {
   }
   // Call after training, successful or not.
   void EndMonitor() { monitor_->End(); }
-  // Writes --json of a run that Train() or Finish() has ended with `error`: only
-  // whole epochs, and nothing new of other ranks, which may not answer.
+  // Writes --json of a run that Train() or Finish() has ended with `error`:
+  // only whole epochs, and nothing new of other ranks, which may not answer.
   absl::Status WriteSummaryOf(const absl::Status& error);
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
@@ -174,8 +174,8 @@ absl::Status TrainingRun::SetUp() {
     // it has one, or is killed.
     if (!config_.json.empty()) MR_RETURN_IF_ERROR(RemoveOldFile(config_.json));
   }
-  for (const std::string& folder : {config_.profile, config_.audit_dir}) {
-    if (!folder.empty()) MR_RETURN_IF_ERROR(MakeFolders(folder));
+  if (!config_.profile.empty()) {
+    MR_RETURN_IF_ERROR(MakeFolders(config_.profile));
   }
   // Spinning threads of several ranks on the same cores slow each other down. A
   // value of OMP_NUM_THREADS that the user set stays.
@@ -208,10 +208,11 @@ absl::Status TrainingRun::SetUp() {
                  // A rank that waits for its data is not missing.
                  .call_timeout = std::max(
                      timeout, config_.loader.next_timeout + kDataMargin)}));
-  MR_RETURN_IF_ERROR(StartAudit());
   MR_RETURN_IF_ERROR(StartLosses());
   MR_RETURN_IF_ERROR(StartMonitor());
   MR_RETURN_IF_ERROR(MakeModelAndOptimizer());
+  // Last, because it makes the folder: a run that is refused leaves none.
+  MR_RETURN_IF_ERROR(StartAudit());
   for (const std::string& line : Describe(data_)) progress_.Line(line);
   if (env_.rank == 0 && !data_.specs.shared_samples.empty()) {
     MR_LOG(WARNING) << data_.specs.shared_samples;
@@ -280,7 +281,8 @@ absl::Status TrainingRun::StartAudit() {
   if (env_.rank == 0) attempt.fill_(absl::ToUnixMicros(absl::Now()));
   MR_RETURN_IF_ERROR(ranks_->Sum(attempt));
   audit_attempt_ = static_cast<uint64_t>(attempt.data_ptr<int64_t>()[0]);
-  absl::Status started = data_.loader->StartAudit(audit_attempt_);
+  absl::Status started = MakeFolders(config_.audit_dir);
+  if (started.ok()) started = data_.loader->StartAudit(audit_attempt_);
   if (started.ok()) {
     started = CheckAuditStart(data_.audit_file, config_.resume, resume_.file);
   }

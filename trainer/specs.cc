@@ -1,5 +1,7 @@
 #include "trainer/specs.h"
 
+#include <map>
+
 #include "absl/strings/str_cat.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
@@ -139,14 +141,53 @@ Subset BoundsOf(const Source& source) {
   return bounds;
 }
 
+// Tells datasets apart by their content: one may be served under two names.
+class Contents {
+ public:
+  explicit Contents(const DescribeFunction& describe) : describe_(describe) {}
+
+  // False when the servers do not know a dataset: opening it says so.
+  absl::StatusOr<bool> Same(const std::string& a, const std::string& b) {
+    if (a == b) return true;
+    MR_ASSIGN_OR_RETURN(const std::string of_a, FingerprintOf(a));
+    MR_ASSIGN_OR_RETURN(const std::string of_b, FingerprintOf(b));
+    return !of_a.empty() && of_a == of_b;
+  }
+
+ private:
+  absl::StatusOr<std::string> FingerprintOf(const std::string& dataset) {
+    const auto [known, added] = known_.try_emplace(dataset);
+    if (!added) return known->second;
+    const absl::StatusOr<DatasetInfo> info = describe_(dataset);
+    if (info.ok()) {
+      known->second = info->fingerprint();
+    } else if (!absl::IsNotFound(info.status())) {
+      return info.status();
+    }
+    return known->second;
+  }
+
+  const DescribeFunction& describe_;
+  std::map<std::string, std::string> known_;  // fingerprints by dataset
+};
+
 // RunSpecs::shared_samples.
-std::string SharedSamples(const RunSpecs& specs) {
+absl::StatusOr<std::string> SharedSamples(const RunSpecs& specs,
+                                          const DescribeFunction& describe) {
+  Contents contents(describe);
   for (const Source& eval : specs.eval->sources()) {
     for (const Source& train : specs.train.sources()) {
-      if (eval.dataset().empty() || eval.dataset() != train.dataset()) continue;
+      if (eval.dataset().empty() || train.dataset().empty()) continue;
       if (!Overlap(BoundsOf(train), BoundsOf(eval))) continue;
+      MR_ASSIGN_OR_RETURN(const bool same,
+                          contents.Same(eval.dataset(), train.dataset()));
+      if (!same) continue;
       return absl::StrCat(
           "the evaluation may use samples of ", eval.dataset(),
+          eval.dataset() == train.dataset()
+              ? ""
+              : absl::StrCat(", which has the same content as ",
+                             train.dataset(), ","),
           " that the model is trained on, so its accuracy says nothing about "
           "new data; to keep a part out of the training, give "
           "--eval_subset=0.9:1.0 without --eval_dataset");
@@ -196,7 +237,7 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
   specs.eval->mutable_shuffle()->set_mode(Shuffle::SEQUENTIAL);
   specs.eval->set_last_batch(LAST_BATCH_PARTIAL);
   MR_RETURN_IF_ERROR(Cut(config, describe, &specs));
-  specs.shared_samples = SharedSamples(specs);
+  MR_ASSIGN_OR_RETURN(specs.shared_samples, SharedSamples(specs, describe));
   return specs;
 }
 

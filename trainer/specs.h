@@ -25,7 +25,8 @@ struct RunSpecs {
   std::string train_from;
   std::string eval_from;
   // The evaluation may use samples of the training: a sentence for the log.
-  // Empty: it uses none, or another dataset.
+  // Empty: it uses none, or other content: datasets of two names with one
+  // fingerprint are the same.
   std::string shared_samples;
 };
 

@@ -1,7 +1,6 @@
 #include "trainer/step_losses.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,11 +18,6 @@
 
 namespace millrace {
 namespace {
-
-bool IsFifo(int fd) {
-  struct stat info = {};
-  return fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
-}
 
 // The whole lines of `text` that are of steps before `end`. InvalidArgument: a
 // whole line is not of this kind of file.
@@ -69,15 +63,8 @@ absl::StatusOr<std::string> StepLosses::LinesOfEarlierSteps() const {
 absl::Status StepLosses::Begin() {
   if (IsSpecialFile(path_)) {
     // A pipe or a terminal holds no lines of an earlier run. Opened once: its
-    // reader ends with the first close. Not opened before there is a reader,
-    // for which open() would wait without an end.
-    fd_ = OpenSpecialFile(path_, O_NONBLOCK);
-    if (fd_ < 0 && errno == ENXIO) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot write ", path_, ": no program reads the pipe"));
-    }
-    if (fd_ < 0) return FileError(errno, "write", path_);
-    if (IsFifo(fd_)) fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
+    // reader ends with the first close.
+    MR_ASSIGN_OR_RETURN(fd_, OpenSpecialFile(path_));
     return absl::OkStatus();
   }
   MR_ASSIGN_OR_RETURN(const std::string before, LinesOfEarlierSteps());

@@ -304,28 +304,33 @@ class LogScanner {
            CheckOf(line, segment.seed + (at_ - segment.offset) / kUnit);
   }
 
-  // Begins a segment. False: the head is not whole.
-  absl::StatusOr<bool> TakeHead(const char* unit) {
-    Head head;
-    std::memcpy(&head, unit, sizeof(head));
-    if (!HasMagic(unit)) return false;
-    if (head.version != kVersion) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the audit log ", path_, " has format version ", head.version,
-          ", this program reads ", kVersion, "; use a newer program"));
-    }
+  // Whether the message after the head is that of its hash.
+  bool ReadRun(const Head& head, AuditRun* run) const {
     if (head.bytes > kMaxHeadBytes) return false;
     std::string message(head.bytes, '\0');
     std::ifstream again(path_, std::ios::binary);
     again.seekg(static_cast<std::streamoff>(at_ + kUnit));
     again.read(message.data(), static_cast<std::streamsize>(head.bytes));
+    return static_cast<uint64_t>(again.gcount()) == head.bytes &&
+           head.hash == XXH3_64bits_withSeed(message.data(), message.size(),
+                                             head.bytes) &&
+           run->ParseFromString(message);
+  }
+
+  // Begins a segment. False: the head is not whole.
+  absl::StatusOr<bool> TakeHead(const char* unit) {
+    Head head;
+    std::memcpy(&head, unit, sizeof(head));
+    if (!HasMagic(unit)) return false;
     AuditRun run;
-    if (static_cast<uint64_t>(again.gcount()) != head.bytes ||
-        head.hash !=
-            XXH3_64bits_withSeed(message.data(), message.size(), head.bytes) ||
-        !run.ParseFromString(message)) {
-      return false;
+    const bool whole = ReadRun(head, &run);
+    if (head.version != kVersion && !whole) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the audit log ", path_, " has format version ", head.version,
+          ", this program reads ", kVersion, "; use a newer program"));
     }
+    // The hash of another version differs, so this number is damaged.
+    if (head.version != kVersion || !whole) return false;
     // After a write that was cut short, nothing of the same start follows.
     if (!gap_.empty() && !segments().empty() &&
         segments().back().run.attempt() == run.attempt()) {

@@ -33,6 +33,7 @@
 #include "client/prefetch/host_loader.h"
 #include "common/atomic_file.h"
 #include "common/count_text.h"
+#include "common/host_name.h"
 #include "common/json_text.h"
 #include "common/picture/picture_renderer.h"
 #include "common/program/flag_set.h"
@@ -498,12 +499,10 @@ std::vector<std::string> PlotLines(const BenchFlags& flags,
       flags.seconds > absl::ZeroDuration() ? absl::FormatDuration(flags.seconds)
       : flags.epochs > 0                   ? CountText(flags.epochs, "epoch")
                          : CountText(flags.batches, "batch", "batches")));
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
   return {absl::StrJoin(how, ", "),
           absl::StrCat(absl::FormatTime("%Y-%m-%d %H:%M UTC", start,
                                         absl::UTCTimeZone()),
-                       ", host ", host, ", ",
+                       ", host ", HostName(), ", ",
                        CountText(std::thread::hardware_concurrency(), "CPU"),
                        ", millrace ", kMillraceVersion)};
 }

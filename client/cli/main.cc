@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "client/cli/commands.h"
+#include "common/log_level.h"
 #include "common/malloc_tuning.h"
 #include "common/program/command_table.h"
 #include "common/program/exit_code.h"
@@ -43,6 +44,9 @@ CommandTable::Row Row(const std::string& name, const std::string& summary,
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  if (const absl::Status level = CheckLogLevel(); !level.ok()) {
+    return Conclude("millrace", level);
+  }
   const CommandTable table(
       {.program = "millrace",
        .summary = "Measures and checks a Millrace data service as its client.",

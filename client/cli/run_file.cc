@@ -1,8 +1,7 @@
 #include "client/cli/run_file.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <sys/stat.h>
+
 #include <utility>
 #include <vector>
 
@@ -10,13 +9,15 @@
 #include "absl/strings/str_join.h"
 #include "client/diagnosis/run_summary.h"
 #include "common/hex.h"
+#include "common/read_file.h"
+#include "common/regular_file.h"
 #include "common/status_macros.h"
 #include "proto/spec_text.h"
 
 namespace millrace {
 namespace {
 
-constexpr std::streamsize kMaxSummaryBytes = 64 << 20;
+constexpr uint64_t kMaxSummaryBytes = 64 << 20;
 
 absl::StatusOr<RunFile> FromSummary(const RunSummary& summary,
                                     const std::string& path) {
@@ -54,22 +55,31 @@ std::optional<uint64_t> NumberOf(uint64_t epoch, uint64_t step,
   return number;
 }
 
+// The file when it begins as a summary; empty: it begins otherwise. A pipe can
+// be read only once, and holds a summary.
+absl::StatusOr<std::string> SummaryText(const std::string& path) {
+  struct stat info;
+  const bool at_once = stat(path.c_str(), &info) == 0 &&
+                       !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+  absl::StatusOr<std::string> text = at_once ? ReadFile(path, kMaxSummaryBytes)
+                                             : ReadRegularFileStart(path, 1);
+  if (text.ok() && text->empty()) {
+    text = absl::InvalidArgumentError("cannot read the file: it is empty");
+  }
+  if (!text.ok()) {
+    return absl::Status(
+        text.status().code(),
+        absl::StrCat("--run=", path, ": ", text.status().message()));
+  }
+  if (text->front() != '{') return "";
+  return at_once ? text : ReadFile(path, kMaxSummaryBytes);
+}
+
 }  // namespace
 
 absl::StatusOr<RunFile> ReadRunFile(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  char first = 0;
-  if (!file || !file.get(first)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--run=", path, ": cannot read the file: ",
-                     errno == 0 ? "it is empty" : std::strerror(errno)));
-  }
-  if (first == '{') {
-    // The rest of the same stream: a pipe cannot be opened twice.
-    std::string text(kMaxSummaryBytes, first);
-    file.read(text.data() + 1, kMaxSummaryBytes - 1);
-    text.resize(1 + static_cast<size_t>(file.gcount()));
+  MR_ASSIGN_OR_RETURN(const std::string text, SummaryText(path));
+  if (!text.empty()) {
     MR_ASSIGN_OR_RETURN(const RunSummary summary, ParseRunSummary(text, path));
     return FromSummary(summary, path);
   }

@@ -43,6 +43,7 @@ struct RunFile {
   std::string WhatTheLogHolds() const;
 };
 
+// A pipe is read as common/read_file.h reads it, and holds no audit log.
 // InvalidArgument, DataLoss: the file is none of these, or has no pipeline.
 absl::StatusOr<RunFile> ReadRunFile(const std::string& path);
 

@@ -1,8 +1,5 @@
 // `millrace status`: the state and the load of the servers of an endpoint.
 
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -14,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
+#include "client/cli/message_json.h"
 #include "client/cli/server_agreement.h"
 #include "client/diagnosis/server_verdict.h"
 #include "client/receive/endpoint.h"
@@ -27,11 +25,6 @@
 
 namespace millrace {
 namespace {
-
-using ::google::protobuf::Descriptor;
-using ::google::protobuf::FieldDescriptor;
-using ::google::protobuf::Message;
-using ::google::protobuf::Reflection;
 
 // Of an id, which is random: enough to tell clients apart.
 constexpr size_t kClientChars = 16;
@@ -65,55 +58,6 @@ GetStatusResponse Before(const std::vector<ServerStatus>& earlier,
     }
   }
   return GetStatusResponse();
-}
-
-// Adds the fields of `message` under their names in the .proto. 64-bit integers
-// are numbers, which they are not in protobuf's own JSON. A single submessage
-// has no object of its own: its fields join those of `message`.
-void AddFields(const Message& message, JsonObject* json) {
-  const Reflection& reflection = *message.GetReflection();
-  const Descriptor& type = *message.GetDescriptor();
-  for (int i = 0; i < type.field_count(); ++i) {
-    const FieldDescriptor* const field = type.field(i);
-    if (field->is_repeated()) {
-      std::vector<std::string> elements;
-      for (int j = 0; j < reflection.FieldSize(message, field); ++j) {
-        JsonObject element;
-        AddFields(reflection.GetRepeatedMessage(message, field, j), &element);
-        elements.push_back(element.Json());
-      }
-      json->AddJson(field->name(),
-                    absl::StrCat("[", absl::StrJoin(elements, ", "), "]"));
-      continue;
-    }
-    switch (field->cpp_type()) {
-      case FieldDescriptor::CPPTYPE_STRING:
-        json->Add(field->name(), reflection.GetString(message, field));
-        break;
-      case FieldDescriptor::CPPTYPE_BOOL:
-        json->Add(field->name(), reflection.GetBool(message, field));
-        break;
-      case FieldDescriptor::CPPTYPE_DOUBLE:
-        json->Add(field->name(), reflection.GetDouble(message, field));
-        break;
-      case FieldDescriptor::CPPTYPE_UINT32:
-        json->Add(field->name(), reflection.GetUInt32(message, field));
-        break;
-      case FieldDescriptor::CPPTYPE_UINT64:
-        // Of the answer as it was sent, not of the server.
-        if (field->number() == GetStatusResponse::kAnswerXxh3FieldNumber) break;
-        json->Add(field->name(), reflection.GetUInt64(message, field));
-        break;
-      case FieldDescriptor::CPPTYPE_INT64:
-        json->Add(field->name(), reflection.GetInt64(message, field));
-        break;
-      case FieldDescriptor::CPPTYPE_MESSAGE:
-        AddFields(reflection.GetMessage(message, field), json);
-        break;
-      default:
-        break;  // not in GetStatusResponse
-    }
-  }
 }
 
 std::string ServerJson(const ServerStatus& server,

@@ -444,6 +444,10 @@ std::vector<Finding> JudgeRun(const RunSummary& run) {
         });
     findings.insert(before, std::move(taken));
   }
+  // A change because of a run that shows nothing would be a guess.
+  if (IsTooShort(t)) {
+    for (Finding& finding : findings) finding.advice.clear();
+  }
   return findings;
 }
 

@@ -85,7 +85,7 @@ struct Finding {
   // Upper bound of the speed-up. 0: no bound is given; 1: the cost is unknown.
   double max_gain = 1;
   std::string text;  // one sentence with the figure
-  std::vector<std::string> advice;
+  std::vector<std::string> advice;  // empty for a run that is too short
 };
 
 // InvalidArgument: the summary of the file `path` has no time of a step.

@@ -102,6 +102,237 @@ absl::Status CheckAnswer(const std::string& answer, uint64_t answer_seed,
       "does not match");
 }
 
+// The request to all servers, until each has a result. One thread; the queue's
+// events are the calls' ends and the alarms.
+class Inquiry {
+ public:
+  Inquiry(absl::Span<ServerChannel> servers, const std::string& method,
+          const std::string& request, const UnaryOptions& options,
+          const TakeAnswer& take)
+      : servers_(servers),
+        method_(method),
+        with_digest_(WithDigest(request)),
+        answer_seed_(AnswerSeed(with_digest_)),
+        bytes_(ToByteBuffer(with_digest_)),
+        options_(options),
+        take_(take),
+        no_answer_(absl::DeadlineExceededError(absl::StrCat(
+            "no answer within ", absl::FormatDuration(options.timeout)))),
+        deadline_(Clock::now() + absl::ToChronoMilliseconds(options.timeout)),
+        give_up_(deadline_ + std::chrono::milliseconds(100)),
+        askings_(servers.size()),
+        results_(servers.size(), no_answer_),
+        open_(servers.size()) {}
+  ~Inquiry();
+  Inquiry(const Inquiry&) = delete;
+  Inquiry& operator=(const Inquiry&) = delete;
+
+  std::vector<absl::Status> Run();
+
+ private:
+  ServerChannel& ChannelOf(size_t i, size_t event) {
+    return event == kFirst ? servers_[i] : askings_[i].second;
+  }
+  void Send(size_t i, size_t event);
+  void SendOverNewConnection(size_t i, size_t event, absl::string_view why);
+  // Watches the first call until it has been silent for too long.
+  void Watch(size_t i);
+  // The end of a call.
+  void OnEnd(size_t i, size_t event);
+  absl::Status ResultOf(size_t i, const Call& call);
+  void OnAnswer(size_t i, size_t event);
+  // Says in the results what has been tried.
+  void Explain();
+
+  const absl::Span<ServerChannel> servers_;
+  const std::string& method_;
+  const std::string with_digest_;  // the request
+  const uint64_t answer_seed_;
+  const grpc::ByteBuffer bytes_;  // of with_digest_
+  const UnaryOptions& options_;
+  const TakeAnswer& take_;
+  const absl::Status no_answer_;
+  const Clock::time_point deadline_;
+  Clock::time_point give_up_;  // no event is waited for after this
+  grpc::CompletionQueue queue_;
+  std::vector<Asking> askings_;
+  std::vector<absl::Status> results_;
+  size_t open_;  // servers without a final result
+  bool answered_ = false;
+};
+
+void Inquiry::Send(size_t i, size_t event) {
+  Call& call = askings_[i].calls[event];
+  call.context = std::make_unique<grpc::ClientContext>();
+  call.context->set_deadline(deadline_);
+  call.context->AddMetadata(kDigestKey, kDigestValue);
+  grpc::GenericStub stub(ChannelOf(i, event).channel);
+  call.reader =
+      stub.PrepareUnaryCall(call.context.get(), method_, bytes_, &queue_);
+  call.reader->StartCall();
+  call.reader->Finish(&call.answer, &call.status, TagOf(i, event));
+  call.sent_at = Clock::now();
+  call.live = true;
+}
+
+void Inquiry::SendOverNewConnection(size_t i, size_t event,
+                                    absl::string_view why) {
+  MR_LOG(WARNING) << "server " << servers_[i].address.text << ": " << why
+                  << "; the request is sent again, once, over a new connection";
+  ChannelOf(i, event) = MakeServerChannel(Address(servers_[i].address));
+  Send(i, event);
+}
+
+void Inquiry::Watch(size_t i) {
+  if (options_.silence >= options_.timeout) return;
+  Asking& asking = askings_[i];
+  const auto silence = absl::ToChronoMilliseconds(options_.silence);
+  Clock::time_point next = Clock::now() + silence;
+  if (asking.calls[kFirst].live) {
+    next = asking.calls[kFirst].sent_at + silence;
+    if (next <= Clock::now()) {
+      if (asking.reconnected) return;
+      asking.reconnected = true;
+      // Not in the first one's place: a busy server may be about to answer.
+      SendOverNewConnection(
+          i, kSecond,
+          absl::StrCat("no answer within ",
+                       absl::FormatDuration(options_.silence)));
+      return;
+    }
+  }
+  if (next < deadline_) asking.silence.Set(&queue_, next, TagOf(i, kSilence));
+}
+
+absl::Status Inquiry::ResultOf(size_t i, const Call& call) {
+  if (call.status.ok()) {
+    const std::string answer = ToString(call.answer);
+    const absl::Status whole = CheckAnswer(answer, answer_seed_, *call.context);
+    return whole.ok() ? take_(i, answer) : whole;
+  }
+  if (call.status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
+      Clock::now() + kTimerSlack >= deadline_) {
+    return no_answer_;  // our own deadline
+  }
+  return CallError(call.status, with_digest_.size(), answer_seed_);
+}
+
+void Inquiry::OnAnswer(size_t i, size_t event) {
+  if (event == kSecond) servers_[i] = std::move(askings_[i].second);
+  if (!answered_ && options_.grace < options_.timeout) {
+    give_up_ = std::min(
+        give_up_, Clock::now() + absl::ToChronoMilliseconds(options_.grace));
+  }
+  answered_ = true;
+}
+
+void Inquiry::OnEnd(size_t i, size_t event) {
+  Asking& asking = askings_[i];
+  const Call& other = asking.calls[event == kFirst ? kSecond : kFirst];
+  absl::Status& result = results_[i];
+  result = ResultOf(i, asking.calls[event]);
+  asking.damaged_end |= DoubtOf(result) == ConnectionDoubt::kDamaged;
+  const auto again = AskAgainAfter(result);
+  if (other.live) {
+    // What passes, or may be damage, leaves the word to the other call.
+    if (!result.ok() && (again.has_value() || !HasErrorDetail(result))) {
+      asking.damaged |= IsDamaged(result);
+      return;
+    }
+    other.context->TryCancel();
+  }
+  if (IsDamaged(result) && !std::exchange(asking.damaged, true)) {
+    SendOverNewConnection(i, event, result.message());
+    return;
+  }
+  if (!asking.reconnected && NeedsNewConnection(result, options_.insist)) {
+    asking.reconnected = true;
+    SendOverNewConnection(
+        i, event,
+        absl::StrCat(
+            result.message(),
+            asking.damaged_end ? absl::StrCat("; ", kProbablyDamaged) : ""));
+    return;
+  }
+  if (result.ok()) OnAnswer(i, event);
+  if (options_.insist && !answered_ && again.has_value() &&
+      Clock::now() + *again < deadline_) {
+    asking.pause.Set(&queue_, Clock::now() + *again, TagOf(i, kPause));
+    return;
+  }
+  asking.done = true;
+  --open_;
+}
+
+void Inquiry::Explain() {
+  const bool in_time = Clock::now() < deadline_;
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    const Asking& asking = askings_[i];
+    absl::Status& result = results_[i];
+    if ((asking.damaged || asking.damaged_end) && !result.ok() &&
+        !HasErrorDetail(result)) {
+      result = absl::Status(
+          result.code(), absl::StrCat(result.message(),
+                                      "; a second connection has not helped: ",
+                                      kDamagingLink));
+    }
+    if (asking.done || !absl::IsDeadlineExceeded(result)) continue;
+    if (!in_time && asking.reconnected) {
+      result = absl::DeadlineExceededError(
+          absl::StrCat(no_answer_.message(), " over two connections"));
+    }
+    // Names the time that the server really had.
+    if (in_time) {
+      result = absl::DeadlineExceededError(absl::StrCat(
+          "no answer within ", absl::FormatDuration(options_.grace),
+          " after another server answered"));
+    }
+  }
+}
+
+std::vector<absl::Status> Inquiry::Run() {
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    Send(i, kFirst);
+    Watch(i);
+  }
+  while (open_ > 0) {
+    void* tag = nullptr;
+    bool ok = false;
+    const auto arrived = queue_.AsyncNext(&tag, &ok, give_up_);
+    if (arrived != grpc::CompletionQueue::GOT_EVENT) break;
+    const size_t i = reinterpret_cast<size_t>(tag) / kEvents;
+    const size_t event = reinterpret_cast<size_t>(tag) % kEvents;
+    Asking& asking = askings_[i];
+    if (event == kFirst || event == kSecond) asking.calls[event].live = false;
+    if (asking.done) continue;
+    if (event == kSilence) {
+      Watch(i);
+    } else if (event == kPause) {
+      Send(i, kFirst);
+    } else {
+      OnEnd(i, event);
+    }
+  }
+  Explain();
+  return results_;
+}
+
+// Calls and alarms end before what they refer to.
+Inquiry::~Inquiry() {
+  for (Asking& asking : askings_) {
+    asking.pause.Cancel();
+    asking.silence.Cancel();
+    for (Call& call : asking.calls) {
+      if (call.live) call.context->TryCancel();
+    }
+  }
+  queue_.Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_.Next(&tag, &ok)) {
+  }
+}
+
 }  // namespace
 
 absl::Status NoMessageError() {
@@ -114,181 +345,7 @@ std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
                                      const std::string& request,
                                      const UnaryOptions& options,
                                      const TakeAnswer& take) {
-  const Clock::time_point deadline =
-      Clock::now() + absl::ToChronoMilliseconds(options.timeout);
-  Clock::time_point give_up = deadline + std::chrono::milliseconds(100);
-  const std::string with_digest = WithDigest(request);
-  const uint64_t answer_seed = AnswerSeed(with_digest);
-  const grpc::ByteBuffer bytes = ToByteBuffer(with_digest);
-  grpc::CompletionQueue queue;
-  std::vector<Asking> askings(servers.size());
-  const absl::Status no_answer = absl::DeadlineExceededError(
-      absl::StrCat("no answer within ", absl::FormatDuration(options.timeout)));
-  std::vector<absl::Status> results(servers.size(), no_answer);
-
-  const auto channel_of = [&](size_t i, size_t event) -> ServerChannel& {
-    return event == kFirst ? servers[i] : askings[i].second;
-  };
-  const auto send = [&](size_t i, size_t event) {
-    Call& call = askings[i].calls[event];
-    call.context = std::make_unique<grpc::ClientContext>();
-    call.context->set_deadline(deadline);
-    call.context->AddMetadata(kDigestKey, kDigestValue);
-    grpc::GenericStub stub(channel_of(i, event).channel);
-    call.reader =
-        stub.PrepareUnaryCall(call.context.get(), method, bytes, &queue);
-    call.reader->StartCall();
-    call.reader->Finish(&call.answer, &call.status, TagOf(i, event));
-    call.sent_at = Clock::now();
-    call.live = true;
-  };
-  const auto send_over_new_connection = [&](size_t i, size_t event,
-                                            absl::string_view why) {
-    MR_LOG(WARNING) << "server " << servers[i].address.text << ": " << why
-                    << "; the request is sent again, once, over a new "
-                       "connection";
-    channel_of(i, event) = MakeServerChannel(Address(servers[i].address));
-    send(i, event);
-  };
-  // Watches the first call until it has been silent for too long.
-  const auto watch = [&](size_t i) {
-    if (options.silence >= options.timeout) return;
-    Asking& asking = askings[i];
-    const auto silence = absl::ToChronoMilliseconds(options.silence);
-    Clock::time_point next = Clock::now() + silence;
-    if (asking.calls[kFirst].live) {
-      next = asking.calls[kFirst].sent_at + silence;
-      if (next <= Clock::now()) {
-        if (asking.reconnected) return;
-        asking.reconnected = true;
-        // Not in the first one's place: a busy server may be about to answer.
-        send_over_new_connection(
-            i, kSecond,
-            absl::StrCat("no answer within ",
-                         absl::FormatDuration(options.silence)));
-        return;
-      }
-    }
-    if (next < deadline) asking.silence.Set(&queue, next, TagOf(i, kSilence));
-  };
-  for (size_t i = 0; i < servers.size(); ++i) {
-    send(i, kFirst);
-    watch(i);
-  }
-
-  size_t open = servers.size();
-  bool answered = false;
-  while (open > 0) {
-    void* tag = nullptr;
-    bool ok = false;
-    const auto arrived = queue.AsyncNext(&tag, &ok, give_up);
-    if (arrived != grpc::CompletionQueue::GOT_EVENT) break;
-    const size_t i = reinterpret_cast<size_t>(tag) / kEvents;
-    const size_t event = reinterpret_cast<size_t>(tag) % kEvents;
-    Asking& asking = askings[i];
-    if (event == kFirst || event == kSecond) asking.calls[event].live = false;
-    if (asking.done) continue;
-    if (event == kSilence) {
-      watch(i);
-      continue;
-    }
-    if (event == kPause) {
-      send(i, kFirst);
-      continue;
-    }
-    const Call& call = asking.calls[event];
-    const Call& other = asking.calls[event == kFirst ? kSecond : kFirst];
-    absl::Status& result = results[i];
-    if (call.status.ok()) {
-      const std::string answer = ToString(call.answer);
-      result = CheckAnswer(answer, answer_seed, *call.context);
-      if (result.ok()) result = take(i, answer);
-    } else if (call.status.error_code() ==
-                   grpc::StatusCode::DEADLINE_EXCEEDED &&
-               Clock::now() + kTimerSlack >= deadline) {
-      result = no_answer;  // our own deadline
-    } else {
-      result = CallError(call.status, with_digest.size(), answer_seed);
-    }
-    asking.damaged_end |= DoubtOf(result) == ConnectionDoubt::kDamaged;
-    const auto again = AskAgainAfter(result);
-    if (other.live) {
-      // What passes, or may be damage, leaves the word to the other call.
-      if (!result.ok() && (again.has_value() || !HasErrorDetail(result))) {
-        asking.damaged |= IsDamaged(result);
-        continue;
-      }
-      other.context->TryCancel();
-    }
-    if (IsDamaged(result) && !std::exchange(asking.damaged, true)) {
-      send_over_new_connection(i, event, result.message());
-      continue;
-    }
-    if (!asking.reconnected && NeedsNewConnection(result, options.insist)) {
-      asking.reconnected = true;
-      send_over_new_connection(
-          i, event,
-          absl::StrCat(
-              result.message(),
-              asking.damaged_end ? absl::StrCat("; ", kProbablyDamaged) : ""));
-      continue;
-    }
-    if (result.ok()) {
-      if (event == kSecond) servers[i] = std::move(asking.second);
-      if (!answered && options.grace < options.timeout) {
-        give_up = std::min(
-            give_up, Clock::now() + absl::ToChronoMilliseconds(options.grace));
-      }
-      answered = true;
-    }
-    if (options.insist && !answered && again.has_value() &&
-        Clock::now() + *again < deadline) {
-      asking.pause.Set(&queue, Clock::now() + *again, TagOf(i, kPause));
-      continue;
-    }
-    asking.done = true;
-    --open;
-  }
-
-  const bool in_time = Clock::now() < deadline;
-  for (size_t i = 0; i < servers.size(); ++i) {
-    Asking& asking = askings[i];
-    if ((asking.damaged || asking.damaged_end) && !results[i].ok() &&
-        !HasErrorDetail(results[i])) {
-      results[i] = absl::Status(
-          results[i].code(),
-          absl::StrCat(
-              results[i].message(),
-              "; a second connection has not helped: ", kDamagingLink));
-    }
-    if (asking.done) continue;
-    if (!in_time && asking.reconnected &&
-        absl::IsDeadlineExceeded(results[i])) {
-      results[i] = absl::DeadlineExceededError(absl::StrCat(
-          "no answer within ", absl::FormatDuration(options.timeout),
-          " over two "
-          "connections"));
-    }
-    // Names the time that the server really had.
-    if (in_time && absl::IsDeadlineExceeded(results[i])) {
-      results[i] = absl::DeadlineExceededError(
-          absl::StrCat("no answer within ", absl::FormatDuration(options.grace),
-                       " after another server answered"));
-    }
-  }
-  for (Asking& asking : askings) {
-    asking.pause.Cancel();
-    asking.silence.Cancel();
-    for (Call& call : asking.calls) {
-      if (call.live) call.context->TryCancel();
-    }
-  }
-  queue.Shutdown();
-  void* tag = nullptr;
-  bool ok = false;
-  while (queue.Next(&tag, &ok)) {
-  }
-  return results;
+  return Inquiry(servers, method, request, options, take).Run();
 }
 
 absl::Status NoAnswerError(absl::string_view endpoint,

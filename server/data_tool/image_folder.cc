@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -86,6 +87,14 @@ absl::string_view WhyNoImage(absl::string_view start) {
   return "is not a JPEG, PNG or WebP image, although its name says so";
 }
 
+// "cat/1" of "cat/1.jpg".
+absl::string_view StemOf(absl::string_view path) {
+  const size_t dot = path.rfind('.');
+  const size_t slash = path.rfind('/');
+  const bool suffix = dot != path.npos && (slash == path.npos || dot > slash);
+  return suffix ? path.substr(0, dot) : path;
+}
+
 class ImageFolder final : public SampleReader {
  public:
   explicit ImageFolder(const ImageFolderOptions& options) : options_(options) {}
@@ -123,6 +132,7 @@ class ImageFolder final : public SampleReader {
       MR_RETURN_IF_ERROR(FindEmptyClasses(classes));
     }
     if (files_.empty()) return NoImage();
+    FindSharedStems();
     Describe(classes);
     return absl::OkStatus();
   }
@@ -167,6 +177,11 @@ class ImageFolder final : public SampleReader {
       warnings.push_back(
           absl::StrCat(bad_count_, bad_count_ == 1 ? " bad file" : " bad files",
                        " left out: ", FirstOf(bad_, "; ", bad_count_)));
+    }
+    if (shared_count_ > 0) {
+      warnings.push_back(
+          absl::StrCat(FirstOf(shared_stems_, "; ", shared_count_),
+                       ": each file is packed as a separate sample"));
     }
     if (!empty_classes_.empty()) {
       warnings.push_back(absl::StrCat(
@@ -412,6 +427,24 @@ class ImageFolder final : public SampleReader {
     return absl::OkStatus();
   }
 
+  // Files of one folder whose names differ only in the suffix: a conversion may
+  // have left the old ones.
+  void FindSharedStems() {
+    absl::flat_hash_map<absl::string_view, int64_t> files;
+    for (const ClassFile& file : files_) ++files[StemOf(file.path)];
+    for (const ClassFile& file : files_) {
+      const absl::string_view stem = StemOf(file.path);
+      const int64_t count = std::exchange(files[stem], 0);
+      if (count < 2) continue;
+      ++shared_count_;
+      if (shared_stems_.size() == kMostListed) continue;
+      const size_t slash = stem.rfind('/');
+      shared_stems_.push_back(
+          absl::StrCat(count, " files share the stem ", stem.substr(slash + 1),
+                       " in ", options_.folder, "/", stem.substr(0, slash)));
+    }
+  }
+
   void Describe(const std::vector<std::string>& classes) {
     description_.set_samples(static_cast<int64_t>(files_.size()));
     Field* image = description_.mutable_schema()->add_fields();
@@ -440,6 +473,8 @@ class ImageFolder final : public SampleReader {
   int64_t hidden_count_ = 0;
   std::vector<std::string> bad_;
   int64_t bad_count_ = 0;
+  std::vector<std::string> shared_stems_;
+  int64_t shared_count_ = 0;
   std::vector<std::string> tables_;
   std::vector<std::string> doubts_;         // warnings about the classes
   std::vector<std::string> empty_classes_;  // all of them

@@ -3,6 +3,8 @@
 #include <iostream>
 
 #include "common/cpu_check.h"
+#include "common/log_level.h"
+#include "common/program/exit_code.h"
 #include "common/standard_output.h"
 #include "server/data_tool/commands.h"
 
@@ -13,6 +15,11 @@ int main(int argc, char** argv) {
   // Otherwise verify would report the death of its child by SIGPIPE as damage
   // of the file.
   millrace::IgnoreWriteSignals();
+  const absl::Status level = millrace::CheckLogLevel();
+  if (!level.ok()) {
+    std::cerr << "millrace-data: " << level.message() << std::endl;
+    return millrace::kExitUsage;
+  }
   const int code =
       millrace::RunDataTool(millrace::Args(argv + 1, argv + argc), std::cout);
   const absl::Status printed = millrace::FlushStandardOutput();

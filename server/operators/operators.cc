@@ -40,6 +40,13 @@ absl::StatusOr<std::string> HashFile(const std::string& file) {
   struct stat info;
   if (stat(file.c_str(), &info) != 0) return ReadFailed(errno, file);
   if (S_ISDIR(info.st_mode)) return ReadFailed(EISDIR, file);
+  // The fopen() of a FIFO waits for a writer.
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot read the operator library ", file,
+        ": it is a FIFO, a socket or a device; set --operators to the path of "
+        "a file"));
+  }
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(
       std::fopen(file.c_str(), "rbe"), &std::fclose);
   if (in == nullptr) return ReadFailed(errno, file);

@@ -9,11 +9,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 // In the order of the calls; the C library's function is replaced for all of
@@ -93,6 +95,54 @@ TEST_F(AtomicFileTest, WritesADeviceOrPipeInPlace) {
   struct stat info;
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_TRUE(S_ISFIFO(info.st_mode));
+}
+
+// `--json=PIPE` waited for a reader for ever.
+TEST_F(AtomicFileTest, RefusesAPipeThatNoProgramReads) {
+  const std::string path = folder_ + "/unread";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const absl::Status status = WriteFileAtomically(path, "bytes");
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(status.message(),
+            "cannot write " + path +
+                ": no program reads the pipe; start the reader first");
+}
+
+TEST_F(AtomicFileTest, APipeWithTheNameOfALeftoverStays) {
+  const std::string pipe = folder_ + "/file.tmp.123";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  RemoveLeftovers(folder_ + "/file");
+  EXPECT_EQ(access(pipe.c_str(), F_OK), 0);
+}
+
+// Writes wait for a slow reader, although the pipe is opened without waiting.
+TEST_F(AtomicFileTest, WritesMoreThanAPipeHolds) {
+  const std::string path = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_EQ(fcntl(reader, F_SETFL, 0), 0);
+  std::string got;
+  std::atomic<bool> begun = false;
+  std::thread slow([&] {
+    // Before the writer opens the pipe, a read would see its end.
+    while (!begun) std::this_thread::yield();
+    char bytes[4096];
+    for (ssize_t n; (n = read(reader, bytes, sizeof(bytes))) > 0;) {
+      got.append(bytes, n);
+    }
+  });
+  auto file = AtomicFile::Create(path);
+  begun = true;
+  EXPECT_TRUE(file.ok()) << file.status();
+  const std::string text(1 << 20, 'z');
+  if (file.ok()) {
+    EXPECT_TRUE((*file)->Write(text).ok());
+    EXPECT_TRUE((*file)->Commit().ok());
+  }
+  slow.join();
+  close(reader);
+  EXPECT_EQ(got, text);
 }
 
 // `--json=/dev/stdout >> log` replaced the log, and what the program had

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <string>
 #include <thread>
+
+#include "common/program/stop_signals.h"
 
 namespace millrace {
 namespace {
@@ -43,6 +46,32 @@ TEST(ReadFileTest, WaitsForTheWriterOfAPipe) {
   std::thread writer([&] { std::ofstream(path, std::ios::binary) << text; });
   EXPECT_EQ(*ReadFile(path, kNoFileLimit), text);
   writer.join();
+}
+
+// The open() of a pipe without a writer waited without a word, and a program
+// that holds signals back could not be stopped.
+TEST(ReadFileTest, NamesASilentPipeAndEndsWithASignal) {
+  const std::string path = Path("silent");
+  unlink(path.c_str());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  StopSignals signals;
+  int lines[2];
+  ASSERT_EQ(pipe(lines), 0);
+  const int standard_error = dup(STDERR_FILENO);
+  ASSERT_GE(dup2(lines[1], STDERR_FILENO), 0);
+  std::string said;
+  std::thread user([&] {
+    char c;
+    while (read(lines[0], &c, 1) == 1 && c != '\n') said += c;
+    kill(getpid(), SIGTERM);
+  });
+  const auto stopped = ReadFile(path, kNoFileLimit);
+  dup2(standard_error, STDERR_FILENO);
+  user.join();
+  for (const int fd : {standard_error, lines[0], lines[1]}) close(fd);
+  EXPECT_THAT(said, HasSubstr("waiting for bytes of " + path));
+  EXPECT_TRUE(absl::IsCancelled(stopped.status())) << stopped.status();
+  EXPECT_THAT(stopped.status().message(), HasSubstr(path));
 }
 
 TEST(ReadFileTest, RefusesAFileAboveTheLimit) {

@@ -18,6 +18,11 @@ TEST(UsageErrorTest, MarksErrorsAndKeepsTheRest) {
   EXPECT_TRUE(IsUsageError(UsageError(marked)));
 }
 
+// A signal while the configuration was read from a pipe.
+TEST(UsageErrorTest, ARequestToStopIsNoMistake) {
+  EXPECT_FALSE(IsUsageError(UsageError(absl::CancelledError("signal 15"))));
+}
+
 TEST(UsageErrorTest, TakesResults) {
   EXPECT_EQ(*UsageError(absl::StatusOr<int>(7)), 7);
   EXPECT_TRUE(IsUsageError(

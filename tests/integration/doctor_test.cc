@@ -92,7 +92,7 @@ TEST_F(DoctorIntegrationTest, StorageIsNamed) {
       Serve({"--synthetic_only", "--threads=4", "--read_threads=2"});
   ExpectNamed("storage", "--read_threads", server->address(),
               absl::StrCat(Synthetic("latency_us: 2000", ""), "batch_size: 8"),
-              {"--max_steps=80", "--window=8"});
+              {"--max_steps=240", "--window=8"});
 }
 
 // A row takes ten times as long as a step, also beside other tests.
@@ -129,7 +129,7 @@ TEST_F(DoctorIntegrationTest, TheModelIsNamed) {
               " fields { name: 'image' dtype: DTYPE_UINT8 shape: [32, 32, 3] }"
               " fields { name: 'label' dtype: DTYPE_INT64 num_classes: 10 }"
               " } } batch_size: 16",
-              {"--model=resnet18", "--max_steps=8"});
+              {"--model=resnet18", "--max_steps=12"});
 }
 
 // A large tensor is made floats and normalised by the trainer, and not used.
@@ -144,7 +144,7 @@ TEST_F(DoctorIntegrationTest, TheTrainersOwnCpuIsNamed) {
                    "batch_size: 8 transforms { normalize { fields: "
                    "'more' mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, "
                    "0.5] } }"),
-      {"--input=image", "--max_steps=120", "--window=8", "--same_host"});
+      {"--input=image", "--max_steps=240", "--window=8", "--same_host"});
 }
 
 // Reads that wait, and reads that do not.

@@ -98,6 +98,19 @@ TEST_F(ExitCodesTest, Server) {
   });
 }
 
+TEST_F(ExitCodesTest, AnUnknownLogLevel) {
+  for (const char* program :
+       {"server/millrace-server", "server/data_tool/millrace-data",
+        "client/cli/millrace"}) {
+    Subprocess started({ProgramPath(program), "--version"},
+                       {"MILLRACE_LOG_LEVEL=loud"});
+    EXPECT_EQ(started.Wait(), 2) << program;
+    EXPECT_THAT(started.Stderr(),
+                HasSubstr("MILLRACE_LOG_LEVEL is \"loud\"; set it to debug or "
+                          "info"));
+  }
+}
+
 TEST_F(ExitCodesTest, DataTool) {
   const std::string tool = "server/data_tool/millrace-data";
   const std::string library = "--operators=" + Path("none.so");

@@ -317,6 +317,43 @@ TEST(Specs, SayWhenTheEvaluationSharesSamplesWithTheTraining) {
   EXPECT_EQ(MakeSpecs(Config(), Describe)->shared_samples, "");
 }
 
+// The same files were served under two names, and nothing was said.
+TEST(Specs, KnowADatasetThatHasTwoNames) {
+  int asked = 0;
+  const auto describe = [&asked](const std::string& dataset) {
+    ++asked;
+    absl::StatusOr<DatasetInfo> info = Describe(dataset);
+    if (!info.ok()) return info;
+    const bool copy = dataset == "photos" || dataset == "same";
+    info->set_fingerprint(copy ? "of the photos" : "of " + dataset);
+    if (dataset == "old") info->clear_fingerprint();
+    return info;
+  };
+  TrainerConfig config = Config();
+  config.preset = "mnist";
+  config.eval_dataset = "same";
+  config.eval_preset = "mnist";
+  auto specs = MakeSpecs(config, describe);
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_THAT(specs->shared_samples,
+              HasSubstr("samples of same, which has the same content as "
+                        "photos, that the model is trained on"));
+  EXPECT_EQ(asked, 2);
+
+  // Parts of one cut that do not overlap need no answer.
+  config.train_subset = "0:0.5";
+  config.eval_subset = "0.5:1";
+  asked = 0;
+  EXPECT_EQ(MakeSpecs(config, describe)->shared_samples, "");
+  EXPECT_EQ(asked, 0);
+
+  config.train_subset = config.eval_subset = "";
+  for (const char* other : {"others", "old", "gone"}) {
+    config.eval_dataset = other;
+    EXPECT_EQ(MakeSpecs(config, describe)->shared_samples, "") << other;
+  }
+}
+
 TEST(Specs, RefuseCutsThatDoNotFit) {
   struct Case {
     std::string train, eval, expected;

@@ -218,6 +218,33 @@ TEST_F(Train, FollowsALinkAndRemovesWhatAKilledRunLeft) {
   EXPECT_GT(ReadFile(Path("made/by/the/run/rank-00000.mraudit")).size(), 0u);
 }
 
+// The trainer holds signals back, and waited for a writer for ever.
+TEST_F(Train, ASignalEndsTheWaitForAPipelineFromAPipe) {
+  const std::string pipe = Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  Subprocess run(Command({"--pipeline=" + pipe}));
+  while (run.Running() && run.Stderr().find("waiting for bytes of " + pipe) ==
+                              std::string::npos) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.Wait(), 1);
+  EXPECT_THAT(run.Stderr(), HasSubstr("stopped by signal 15 while waiting"));
+}
+
+// An empty folder of logs looked like a job without a step.
+TEST_F(Train, ARefusedRunMakesNoFolderOfLogs) {
+  const std::string checkpoint = Path("mlp.ckpt");
+  ASSERT_EQ(Run({"--max_steps=2", "--checkpoint=" + checkpoint}).exit_code, 0);
+  for (const char* refused :
+       {"--dataset=none", "--preset=none", "--model=cnn"}) {
+    const ProgramResult run =
+        Run({"--audit_dir=" + Path("none"), refused, "--resume=" + checkpoint});
+    EXPECT_NE(run.exit_code, 0) << refused;
+    EXPECT_NE(access(Path("none").c_str(), F_OK), 0) << refused;
+  }
+}
+
 // As on a disk that is full. The weights and Adam's state take 1.3 MB.
 TEST_F(Train, KeepsTheOldCheckpointWhenTheDiskIsFull) {
   const std::string checkpoint = Path("full.ckpt");

@@ -457,12 +457,9 @@ TEST_F(AuditTest, EveryDamagedByteIsNoticed) {
     SetBytes(PathOf(0), damaged);
     const auto file = ReadAuditFile(PathOf(0));
     if (!file.ok()) {  // no head is left
-      // Bytes 4 to 7 are the version of the format.
-      const bool newer = i >= 4 && i < 8;
-      EXPECT_EQ(file.status().code(), newer ? absl::StatusCode::kInvalidArgument
-                                            : absl::StatusCode::kDataLoss);
+      EXPECT_TRUE(absl::IsDataLoss(file.status())) << file.status();
       EXPECT_THAT(std::string(file.status().message()),
-                  HasSubstr(newer ? "format version" : " damaged: "));
+                  HasSubstr(" damaged: "));
       continue;
     }
     uint64_t records = 0;
@@ -500,6 +497,21 @@ TEST_F(AuditTest, EveryDamagedByteIsNoticed) {
   const absl::Status other = ReadAuditFile(PathOf(0)).status();
   EXPECT_TRUE(absl::IsInvalidArgument(other));
   EXPECT_THAT(std::string(other.message()), HasSubstr("is not an audit log"));
+}
+
+// A flipped bit in the version was taken for a newer format, which `audit`
+// reports as a mistake on the command line.
+TEST_F(AuditTest, ANewerFormatIsToldFromADamagedVersion) {
+  Write(1, 0, 1, 0, 3);
+  std::string bytes = Bytes(PathOf(0));
+  bytes[4] = 2;
+  SetBytes(PathOf(0), bytes);
+  EXPECT_TRUE(absl::IsDataLoss(ReadAuditFile(PathOf(0)).status()));
+  bytes[24] ^= 1;  // the hash, which a newer version computes otherwise
+  SetBytes(PathOf(0), bytes);
+  const absl::Status newer = ReadAuditFile(PathOf(0)).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(newer)) << newer;
+  EXPECT_THAT(std::string(newer.message()), HasSubstr("has format version 2"));
 }
 
 // Records behind the damage were left out with a note, and the audit of a job

@@ -4,11 +4,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/program/stop_signals.h"
 
 namespace millrace {
 namespace {
@@ -38,6 +43,36 @@ TEST(RunFileTest, RefusesAPlanHashThatIsNone) {
     EXPECT_TRUE(absl::IsInvalidArgument(run.status())) << run.status();
     EXPECT_THAT(std::string(run.status().message()), HasSubstr(hash));
   }
+}
+
+std::string NewPipe() {
+  const std::string path = ::testing::TempDir() + "/run_file_pipe";
+  unlink(path.c_str());
+  EXPECT_EQ(mkfifo(path.c_str(), 0600), 0);
+  return path;
+}
+
+TEST(RunFileTest, ReadsASummaryFromAPipe) {
+  const std::string path = NewPipe();
+  std::thread writer(
+      [&path] {
+        std::ofstream(path)
+            << R"({"pipeline": "batch_size: 7", "plan_hash": "00"})";
+      });
+  const auto run = ReadRunFile(path);
+  writer.join();
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->spec.batch_size(), 7u);
+}
+
+// `replay --run=PIPE` waited for a writer, and a program that holds signals
+// back could not be stopped.
+TEST(RunFileTest, ASignalEndsTheWaitForAPipe) {
+  const std::string path = NewPipe();
+  StopSignals signals;
+  kill(getpid(), SIGTERM);
+  const auto run = ReadRunFile(path);
+  EXPECT_TRUE(absl::IsCancelled(run.status())) << run.status();
 }
 
 TEST(RunFileTest, SaysWhichStepsALogHolds) {

@@ -255,6 +255,17 @@ TEST(Doctor, SaysWhenARunIsTooShort) {
   EXPECT_THAT(TooShortText(run.times), HasSubstr("10 steps in 0.02 s"));
 }
 
+TEST(Doctor, GivesNoAdviceForARunThatIsTooShort) {
+  RunSummary run = Waiting(WaitCause::kDecoding);
+  EXPECT_FALSE(JudgeRun(run)[0].advice.empty());
+  run.times.steps = 9;
+  const std::vector<Finding> findings = JudgeRun(run);
+  ASSERT_EQ(findings.size(), 2u);
+  for (const Finding& finding : findings) {
+    EXPECT_EQ(AdviceOf(finding), "") << finding.text;
+  }
+}
+
 // "at most 201.84 times as fast" was said of a run that waited nearly always.
 TEST(Doctor, PromisesNoFactorOfARunThatOnlyWaits) {
   RunSummary run = Waiting(WaitCause::kReading);

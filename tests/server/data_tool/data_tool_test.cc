@@ -266,6 +266,20 @@ TEST_F(DataToolTest, HiddenFilesAndFoldersAreCounted) {
           ".git, cat/.thumbs, cat/__MACOSX/._1.jpg, dog/.hidden.jpg"));
 }
 
+// s0.jpg and s0.png of a conversion were two samples, and no line said so.
+TEST_F(DataToolTest, FilesThatShareAStemAreNamed) {
+  MakeImageFolder();
+  EXPECT_THAT(PackFolder({Out("lmdb", "one")}).err, Not(HasSubstr("share")));
+  WriteFile(folder_ / "images/cat/2.jpeg", Jpeg("again"));
+  WriteFile(folder_ / "images/dog/2.jpeg", Jpeg("other"));
+  const Result packed = PackFolder({Out("lmdb", "d")});
+  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_THAT(packed.err,
+              HasSubstr("2 files share the stem 2 in " +
+                        folder_ / "images/cat" +
+                        ": each file is packed as a separate sample"));
+}
+
 // Opening a FIFO waited for a writer: for ever.
 TEST_F(DataToolTest, WhatIsNoRegularFileIsABadFile) {
   MakeImageFolder();

@@ -118,6 +118,13 @@ TEST(Operators, FilesThatAreNoLibraries) {
   EXPECT_EQ(directory.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(directory.status().message(), HasSubstr("directory"));
 
+  // The server waited for a writer for ever.
+  const std::string pipe = folder + "/pipe.so";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto fifo = Operators::Load({pipe});
+  EXPECT_EQ(fifo.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(fifo.status().message(), HasSubstr(pipe + ": it is a FIFO"));
+
   testing::WriteFile(folder + "/text.so", "no library");
   const auto text = Operators::Load({folder + "/text.so"});
   EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);

@@ -8,6 +8,8 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 std::string Lines(const std::vector<SpecMistake>& mistakes) {
@@ -53,6 +55,29 @@ TEST(SpecFile, MistakesOfFormCarryTheirLine) {
   const auto no_utf8 = CheckSpecText("seed: 1\nsources { dataset: '\\xff' }");
   EXPECT_EQ(Lines(no_utf8), "2");
   EXPECT_THAT(no_utf8.at(0).message, HasSubstr("dataset is not UTF-8"));
+}
+
+TEST(SpecFile, AWrongEnumValueNamesTheValidOnes) {
+  const auto only = [](const std::string& text) {
+    const auto mistakes = CheckSpecText(text);
+    return mistakes.size() == 1 ? mistakes[0].message : Lines(mistakes);
+  };
+  const std::string values =
+      "; the valid values are INTERPOLATION_BILINEAR, INTERPOLATION_NEAREST";
+  EXPECT_THAT(
+      only("transforms { resize { short_side: 8 interpolation: BILINEAAR } }"),
+      AllOf(HasSubstr("\"BILINEAAR\" for field \"interpolation\""),
+            EndsWith(values + "; did you mean INTERPOLATION_BILINEAR?")));
+  EXPECT_THAT(only("transforms: [{ resize { short_side: 8 interpolation: "
+                   "INTERPOLATION_NEARST } }]"),
+              EndsWith(values + "; did you mean INTERPOLATION_NEAREST?"));
+  EXPECT_THAT(
+      only("transforms { resize { short_side: 8 interpolation: 'nearest' } }"),
+      HasSubstr(values));
+  // Several messages have a field of this name.
+  EXPECT_THAT(only("shuffle { mode: RANDOMLY }"), HasSubstr("SEQUENTIAL"));
+  EXPECT_THAT(only("transforms { decode_image { mode: ROUGH } }"),
+              HasSubstr("; the valid values are SCALED, EXACT"));
 }
 
 TEST(SpecFile, EveryMistakeOfFormIsFound) {
