@@ -31,6 +31,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/version.h"
+#include "proto/config.pb.h"
 #include "proto/library_logs.h"
 #include "proto/spec_text.h"
 #include "proto/wire/version.h"
@@ -347,15 +348,29 @@ int Print(const std::string& text) {
   return printed.ok() ? kExitOk : Fail(printed);
 }
 
+// `path`: the value of --port_file; empty: no such flag.
+template <typename Datasets>
+absl::Status CheckNoDataset(const std::string& path, const Datasets& datasets) {
+  for (const DatasetConfig& dataset : datasets) {
+    MR_RETURN_IF_ERROR(
+        CheckPortFileIsNoDataset(path, dataset.name(), dataset.uri()));
+  }
+  return absl::OkStatus();
+}
+
 int Main(const std::vector<std::string>& arguments) {
   RouteLibraryLogs();
-  if (const std::string port_file = PortFileToRemove(arguments);
-      !port_file.empty()) {
-    const absl::Status removed = RemovePortFile(port_file);
-    if (!removed.ok()) return Fail(removed);
-  }
   const absl::StatusOr<ServerCommandLine> line =
       UsageError(ParseCommandLine(arguments));
+  if (const std::string port_file = PortFileToRemove(arguments);
+      !port_file.empty()) {
+    absl::Status removed;
+    if (line.ok()) {
+      removed = CheckNoDataset(port_file, line->flags.datasets());
+    }
+    if (removed.ok()) removed = RemovePortFile(port_file);
+    if (!removed.ok()) return Fail(removed);
+  }
   if (!line.ok()) return Fail(line.status());
   if (line->help) return Print(HelpText());
   if (line->version) {
@@ -373,6 +388,9 @@ int Main(const std::vector<std::string>& arguments) {
     config = *std::move(file);
   }
   config = MergeConfig(std::move(config), line->flags);
+  absl::Status port_file = CheckNoDataset(line->port_file, config.datasets());
+  if (port_file.ok()) port_file = CheckPortFile(line->port_file);
+  if (!port_file.ok()) return Fail(port_file);
   const Machine machine = {.cpus = AvailableCpus(),
                            .memory_bytes = AvailableMemoryBytes()};
   const absl::StatusOr<ServerSettings> settings =
