@@ -279,7 +279,9 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   if (line.check_config) {
     MR_ASSIGN_OR_RETURN(const std::string batches,
                         DescribeAllBatches(*engine, line, pipeline, advice));
-    absl::PrintF("%s%s%s%s%s", DescribeSettings(settings, machine),
+    Machine now = machine;
+    now.open_files = OpenFiles();  // with those of the datasets
+    absl::PrintF("%s%s%s%s%s", DescribeSettings(settings, now),
                  DescribeMemory(PlanMemory(needs, settings.memory_budget_bytes,
                                            settings.row_group_cache_bytes)),
                  loaded, datasets, batches);
@@ -380,7 +382,7 @@ int Main(const std::vector<std::string>& arguments) {
   }
   StopSignals signals({.same_request = absl::ZeroDuration(), .hold = false});
   IgnoreWriteSignals();
-  RaiseFileLimit();
+  const uint64_t open_file_limit = RaiseFileLimit();
   ServerConfig config;
   if (!line->config_file.empty()) {
     auto file = UsageError(ReadServerConfig(line->config_file));
@@ -392,7 +394,9 @@ int Main(const std::vector<std::string>& arguments) {
   if (port_file.ok()) port_file = CheckPortFile(line->port_file);
   if (!port_file.ok()) return Fail(port_file);
   const Machine machine = {.cpus = AvailableCpus(),
-                           .memory_bytes = AvailableMemoryBytes()};
+                           .memory_bytes = AvailableMemoryBytes(),
+                           .open_file_limit = open_file_limit,
+                           .open_files = OpenFiles()};
   const absl::StatusOr<ServerSettings> settings =
       UsageError(ResolveServerConfig(config, machine));
   if (!settings.ok()) return Fail(settings.status());
@@ -401,6 +405,10 @@ int Main(const std::vector<std::string>& arguments) {
     if (!enough.ok()) return Fail(enough);
     return Print(DescribeSettings(*settings, machine));
   }
+  // gRPC aborts the process when it gets no descriptor.
+  const absl::Status enough_files =
+      CheckFileLimit(machine.open_file_limit, machine.open_files);
+  if (!enough_files.ok()) return Fail(enough_files);
   const absl::Status status = Serve(*settings, machine, *line, signals);
   return status.ok() ? kExitOk : Fail(status);
 }

@@ -228,6 +228,31 @@ TEST_F(ServerStartTest, APortFileThatIsAnotherFileStays) {
   }
 }
 
+// gRPC aborted the process (exit code 134), or the server failed after the line
+// that it listens.
+TEST_F(ServerStartTest, ALimitOfOpenFilesThatIsTooLow) {
+  const auto run = [&](int limit, const std::vector<std::string>& flags) {
+    std::vector<std::string> command = {
+        "/bin/sh", "-c", absl::StrCat("ulimit -n ", limit, "; exec \"$@\""),
+        "sh", testing::ProgramPath("server/millrace-server")};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return testing::RunProgram(command);
+  };
+  const std::string dataset = "--dataset=a=" + digits_;
+  for (const char* const flag : {"--listen=127.0.0.1:0", "--check_config"}) {
+    const ProgramResult refused = run(12, {dataset, flag});
+    EXPECT_EQ(refused.exit_code, 1) << refused.err;
+    EXPECT_EQ(refused.out, "");
+    EXPECT_THAT(refused.err,
+                HasSubstr("the limit of open files is 12 (ulimit -n)"));
+    EXPECT_THAT(refused.err, Not(HasSubstr("listens on")));
+  }
+  const ProgramResult small = run(64, {dataset, "--check_config"});
+  EXPECT_EQ(small.exit_code, 0) << small.err;
+  EXPECT_THAT(small.out, HasSubstr("64 (ulimit -n)"));
+  EXPECT_THAT(small.out, HasSubstr("at most 8 connections, 4 of one address"));
+}
+
 TEST_F(ServerStartTest, OutputThatIsLostIsAnError) {
   const std::string dataset = "--dataset=a=" + digits_;
   const std::vector<std::vector<std::string>> prints = {
@@ -254,6 +279,11 @@ TEST_F(ServerStartTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
               HasSubstr("the memory budget of 1 PiB"));
   EXPECT_THAT((*server)->process().Stderr(),
               HasSubstr("that this process may use"));
+  const ProgramResult check = RunServer(
+      {"--dataset=a=" + digits_, "--memory_budget=1024TiB", "--check_config"});
+  EXPECT_EQ(check.exit_code, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("WARNING"));
+  EXPECT_THAT(check.out, HasSubstr("the memory budget of 1 PiB"));
 }
 
 TEST_F(ServerStartTest, StopsOnSigtermAndSigint) {
