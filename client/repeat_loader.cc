@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/sequence.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -49,8 +50,9 @@ class RepeatLoader final : public DataLoader {
     }
     if (full) {
       inner_->Close();
-      MR_LOG(INFO) << "the loader repeats its first " << batches_
-                   << " batches from now on (repeat_batches)";
+      MR_LOG(INFO) << "the loader repeats its first "
+                   << CountText(batches_, "batch", "batches")
+                   << " from now on (repeat_batches)";
     }
     return batch;
   }

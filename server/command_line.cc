@@ -265,7 +265,8 @@ void AddConfigFlags(Values* to, FlagSet& flags) {
             "same setting in FILE");
   flags.Add("port_file", &line->port_file, "FILE",
             "File into which the server writes its port when it listens; the "
-            "server removes an old file when it starts");
+            "server removes an old port file when it starts, and refuses the "
+            "path of any other file");
   flags.Add("check_config", &line->check_config, "",
             "Check the configuration, open its datasets, print the resulting "
             "settings, the memory use and the datasets, and exit");

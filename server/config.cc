@@ -20,6 +20,7 @@
 #include "common/read_file.h"
 #include "common/status_macros.h"
 #include "server/rpc/listen_address.h"
+#include "server/rpc/open_connections.h"
 
 namespace millrace {
 namespace {
@@ -40,6 +41,8 @@ constexpr uint32_t kMaxTimeoutMs = 24 * 3600 * 1000;
 constexpr size_t kMaxSocketPath = 107;
 // Code, libraries and gRPC's own buffers: memory in addition to the budget.
 constexpr uint64_t kOutsideBudgetBytes = 200 << 20;
+// Descriptors of gRPC, the sockets and the accept loop.
+constexpr uint64_t kServerFiles = 10;
 
 // Collects mistakes with their places. Lines and columns are counted from 1.
 class Mistakes : public google::protobuf::io::ErrorCollector {
@@ -253,9 +256,8 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   settings.listen = config.listen().empty() ? kDefaultListen : config.listen();
   uint64_t parquet = 0;
   for (const DatasetConfig& dataset : config.datasets()) {
-    settings.datasets.push_back(
-        {dataset.name(), dataset.uri(),
-         dataset.has_weight() ? dataset.weight() : 1});
+    settings.datasets.push_back({dataset.name(), dataset.uri(),
+                                 dataset.has_weight() ? dataset.weight() : 1});
     parquet += IsParquet(dataset.uri());
   }
   settings.operators.assign(config.operators().begin(),
@@ -387,9 +389,10 @@ std::string DescribeSettings(const ServerSettings& settings,
     line("  row group cache", FormatByteSize(settings.row_group_cache_bytes),
          "maximum, for decoded Parquet row groups");
   }
-  line("  batches, scratch",
-       FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes)),
-       "minimum, for batches and decoding");
+  line(
+      "  batches, scratch",
+      FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes)),
+      "minimum, for batches and decoding");
   line("expected memory", FormatByteSize(budget + kOutsideBudgetBytes),
        absl::StrCat("maximum: the budget and ",
                     FormatByteSize(kOutsideBudgetBytes),
@@ -409,15 +412,33 @@ std::string DescribeSettings(const ServerSettings& settings,
        "maximum age of an unsent batch while other batches wait for memory");
   line("request timeout", absl::FormatDuration(settings.request_timeout),
        "maximum time between the start of a request and its end");
-  const auto connections = [&line](absl::string_view name, uint64_t limit,
-                                   absl::string_view otherwise) {
-    line(name, limit == 0 ? "automatic" : absl::StrCat(limit),
-         limit == 0 ? absl::StrCat("maximum: ", otherwise) : "maximum");
+  const ConnectionLimits asked = {
+      .total = settings.max_connections,
+      .per_peer = settings.max_connections_per_peer};
+  const ConnectionLimits limits = DefaultConnectionLimits(
+      machine.open_file_limit, machine.open_files + kServerFiles, asked);
+  const auto connections = [&](absl::string_view name, uint64_t set,
+                               uint64_t limit, absl::string_view otherwise) {
+    if (set > 0) return line(name, absl::StrCat(set), "maximum");
+    line(name,
+         limits.open_files > 0 && machine.open_file_limit == 0
+             ? "automatic"
+             : absl::StrCat(limit),
+         absl::StrCat("maximum: ", otherwise));
   };
-  connections("connections", settings.max_connections,
-              "follows from the limit of open files");
-  connections("  of one address", settings.max_connections_per_peer,
+  connections("connections", asked.total, limits.total,
+              machine.open_file_limit == 0
+                  ? "follows from the limit of open files"
+                  : absl::StrCat("follows from the limit of open files, ",
+                                 machine.open_file_limit,
+                                 " (ulimit -n); may be a few less when the "
+                                 "server listens"));
+  connections("  of one address", asked.per_peer, limits.per_peer,
               "half of the connections");
+  if (const std::string warning = ConnectionsWarning(limits);
+      machine.open_file_limit > 0 && !warning.empty()) {
+    line("WARNING", "", warning);
+  }
   if (settings.local_socket.has_value() && !settings.local_socket->empty()) {
     line("local socket", *settings.local_socket,
          "for clients on this machine, which receive batches in shared memory");

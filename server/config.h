@@ -29,6 +29,8 @@ inline constexpr uint64_t kMinBudgetBytes = 16 << 20;
 struct Machine {
   uint32_t cpus = 1;
   uint64_t memory_bytes = 0;
+  uint64_t open_file_limit = 0;  // 0: unknown
+  uint64_t open_files = 0;       // now
 };
 
 // A complete configuration: 0 no longer means a default, except for limits of
@@ -102,7 +104,7 @@ std::string BudgetWarning(const ServerSettings& settings,
 // a cache of `bytes`; 0: there is none.
 uint64_t BudgetForCache(const ServerSettings& settings, uint64_t bytes);
 
-// The settings as a table for people.
+// The settings as a table for people, with warnings.
 std::string DescribeSettings(const ServerSettings& settings,
                              const Machine& machine);
 

@@ -32,6 +32,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/version.h"
+#include "proto/config.pb.h"
 #include "proto/library_logs.h"
 #include "proto/spec_text.h"
 #include "proto/wire/version.h"
@@ -279,7 +280,9 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   if (line.check_config) {
     MR_ASSIGN_OR_RETURN(const std::string batches,
                         DescribeAllBatches(*engine, line, pipeline, advice));
-    absl::PrintF("%s%s%s%s%s", DescribeSettings(settings, machine),
+    Machine now = machine;
+    now.open_files = OpenFiles();  // with those of the datasets
+    absl::PrintF("%s%s%s%s%s", DescribeSettings(settings, now),
                  DescribeMemory(PlanMemory(needs, settings.memory_budget_bytes,
                                            settings.row_group_cache_bytes)),
                  loaded, datasets, batches);
@@ -348,18 +351,32 @@ int Print(const std::string& text) {
   return printed.ok() ? kExitOk : Fail(printed);
 }
 
+// `path`: the value of --port_file; empty: no such flag.
+template <typename Datasets>
+absl::Status CheckNoDataset(const std::string& path, const Datasets& datasets) {
+  for (const DatasetConfig& dataset : datasets) {
+    MR_RETURN_IF_ERROR(
+        CheckPortFileIsNoDataset(path, dataset.name(), dataset.uri()));
+  }
+  return absl::OkStatus();
+}
+
 int Main(const std::vector<std::string>& arguments) {
   RouteLibraryLogs();
   if (const absl::Status level = CheckLogLevel(); !level.ok()) {
     return Fail(level);
   }
-  if (const std::string port_file = PortFileToRemove(arguments);
-      !port_file.empty()) {
-    const absl::Status removed = RemovePortFile(port_file);
-    if (!removed.ok()) return Fail(removed);
-  }
   const absl::StatusOr<ServerCommandLine> line =
       UsageError(ParseCommandLine(arguments));
+  if (const std::string port_file = PortFileToRemove(arguments);
+      !port_file.empty()) {
+    absl::Status removed;
+    if (line.ok()) {
+      removed = CheckNoDataset(port_file, line->flags.datasets());
+    }
+    if (removed.ok()) removed = RemovePortFile(port_file);
+    if (!removed.ok()) return Fail(removed);
+  }
   if (!line.ok()) return Fail(line.status());
   if (line->help) return Print(HelpText());
   if (line->version) {
@@ -369,7 +386,7 @@ int Main(const std::vector<std::string>& arguments) {
   }
   StopSignals signals({.same_request = absl::ZeroDuration(), .hold = false});
   IgnoreWriteSignals();
-  RaiseFileLimit();
+  const uint64_t open_file_limit = RaiseFileLimit();
   ServerConfig config;
   if (!line->config_file.empty()) {
     auto file = UsageError(ReadServerConfig(line->config_file));
@@ -377,8 +394,13 @@ int Main(const std::vector<std::string>& arguments) {
     config = *std::move(file);
   }
   config = MergeConfig(std::move(config), line->flags);
+  absl::Status port_file = CheckNoDataset(line->port_file, config.datasets());
+  if (port_file.ok()) port_file = CheckPortFile(line->port_file);
+  if (!port_file.ok()) return Fail(port_file);
   const Machine machine = {.cpus = AvailableCpus(),
-                           .memory_bytes = AvailableMemoryBytes()};
+                           .memory_bytes = AvailableMemoryBytes(),
+                           .open_file_limit = open_file_limit,
+                           .open_files = OpenFiles()};
   const absl::StatusOr<ServerSettings> settings =
       UsageError(ResolveServerConfig(config, machine));
   if (!settings.ok()) return Fail(settings.status());
@@ -387,6 +409,10 @@ int Main(const std::vector<std::string>& arguments) {
     if (!enough.ok()) return Fail(enough);
     return Print(DescribeSettings(*settings, machine));
   }
+  // gRPC aborts the process when it gets no descriptor.
+  const absl::Status enough_files =
+      CheckFileLimit(machine.open_file_limit, machine.open_files);
+  if (!enough_files.ok()) return Fail(enough_files);
   const absl::Status status = Serve(*settings, machine, *line, signals);
   return status.ok() ? kExitOk : Fail(status);
 }

@@ -25,13 +25,14 @@ std::string DescribeFit(const std::string& name, const BatchMemory& batch,
                         uint64_t left) {
   std::string out;
   Line(&out, name, FormatByteSize(batch.reserved()),
-       absl::StrCat(batch.rows, " rows x ", batch.row_bytes,
+       absl::StrCat(CountText(batch.rows, "row"), " x ", batch.row_bytes,
                     " bytes = ", FormatByteSize(batch.payload), ", plus up to ",
                     FormatByteSize(batch.beside), " to build it"));
-  Line(&out, "", "",
-       absl::StrCat(left / batch.reserved(),
-                    " batches of this size fit into the memory for batches, "
-                    "for all clients together"));
+  Line(
+      &out, "", "",
+      absl::StrCat(CountText(left / batch.reserved(), "batch of this size fits",
+                             "batches of this size fit"),
+                   " into the memory for batches, for all clients together"));
   return out;
 }
 
@@ -50,10 +51,9 @@ absl::Status NoRoom(const std::string& name, const absl::Status& refused,
 template <typename T>
 absl::StatusOr<T> Mistake(absl::StatusOr<T> opened) {
   const absl::Status& status = opened.status();
-  const bool mistake = absl::IsInvalidArgument(status) ||
-                       absl::IsNotFound(status) ||
-                       absl::IsUnimplemented(status) ||
-                       absl::IsFailedPrecondition(status);
+  const bool mistake =
+      absl::IsInvalidArgument(status) || absl::IsNotFound(status) ||
+      absl::IsUnimplemented(status) || absl::IsFailedPrecondition(status);
   return mistake ? UsageError(std::move(opened)) : opened;
 }
 
@@ -137,9 +137,8 @@ absl::StatusOr<std::string> DescribePipeline(Engine& engine,
   MR_ASSIGN_OR_RETURN(const BatchMemory batch, pipeline->batch_memory(1));
   const uint64_t left = engine.batch_budget_bytes();
   if (absl::Status fits = pipeline->MaxPayloadBytes(1).status(); !fits.ok()) {
-    return UsageError(
-        absl::Status(fits.code(),
-                     absl::StrCat(name, ": ", fits.message(), "; ",
+    return UsageError(absl::Status(
+        fits.code(), absl::StrCat(name, ": ", fits.message(), "; ",
                                   advice.Sentence(batch.reserved(), &spec))));
   }
   return DescribeFit(name, batch, left);

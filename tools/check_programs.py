@@ -428,18 +428,22 @@ def check_values(bin_dir):
 
 
 def check_pipelines(bin_dir):
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-        text = file.read()
-    # Indented blocks that begin a spec.
-    blocks = [b for b in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE) if "sources {" in b]
-    mistakes = [] if blocks else ["README.md shows no pipeline any more"]
-    for block in blocks:
-        with tempfile.NamedTemporaryFile("w", suffix=".textproto") as file:
-            file.write(block)
-            file.flush()
-            result = _run([os.path.join(bin_dir, "millrace-data"), "check", file.name])
-        if result.returncode != 0:
-            mistakes.append(f"README.md: {result.stdout}{result.stderr}")
+    mistakes = []
+    for name in ("README.md", os.path.join("docs", "operations.md")):
+        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+            text = file.read()
+        # Indented blocks that are a spec.
+        blocks = [b for b in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)
+                  if "sources {" in b or "transforms {" in b or "decode_image {" in b]
+        if not blocks:
+            mistakes.append(f"{name} shows no pipeline any more")
+        for block in blocks:
+            with tempfile.NamedTemporaryFile("w", suffix=".textproto") as file:
+                file.write(block)
+                file.flush()
+                result = _run([os.path.join(bin_dir, "millrace-data"), "check", file.name])
+            if result.returncode != 0:
+                mistakes.append(f"{name}: {result.stdout}{result.stderr}")
     return mistakes
 
 

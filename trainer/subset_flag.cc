@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
@@ -70,8 +71,8 @@ absl::StatusOr<Subset> SubsetFlag::Of(const std::string& dataset,
   const auto n = static_cast<double>(samples);
   if (!shares && to > n) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--", flag, "=", text, " ends after the ", samples, " samples of ",
-        dataset, "; end at ", samples, " or before"));
+        "--", flag, "=", text, " ends after the ", CountText(samples, "sample"),
+        " of ", dataset, "; end at ", samples, " or before"));
   }
   subset.set_from(shares ? from : from / n);
   subset.set_to(shares ? to : to / n);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
@@ -246,7 +247,8 @@ void WindowTuner::Follow(const Pace& pace) {
 
 bool WindowTuner::Choose(const WindowInterval& seen, const Pace& pace) {
   if (window_ < min_window()) {
-    return Change(min_window(), absl::StrCat(servers_, " servers are in use"));
+    return Change(min_window(), CountText(servers_, "server is in use",
+                                          "servers are in use"));
   }
   const uint32_t floor = std::max(min_window(), options_.cheap);
   const uint32_t fewer = static_cast<uint32_t>(less_by_ * window_);

@@ -25,7 +25,8 @@
 
 namespace millrace {
 
-// Larger frames are sent as they are. Senders use 256 KiB.
+// Larger frames are sent as they are. Senders use kFrameDataBytes
+// (proto/wire/version.h).
 inline constexpr uint64_t kMaxCompressedFrameBytes = 4 << 20;
 
 struct CompressedFrame {

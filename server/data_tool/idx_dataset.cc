@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/data_tool/idx_file.h"
@@ -133,8 +134,9 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenIdxDataset(
   }
   if (labels.shape[0] != images.shape[0]) {
     return absl::DataLossError(absl::StrCat(
-        image_path, " has ", images.shape[0], " images, but ", label_path,
-        " has ", labels.shape[0], " labels; they do not belong together"));
+        image_path, " has ", CountText(images.shape[0], "image"), ", but ",
+        label_path, " has ", CountText(labels.shape[0], "label"),
+        "; they do not belong together"));
   }
   return std::make_unique<IdxDataset>(options, std::move(images),
                                       std::move(labels));

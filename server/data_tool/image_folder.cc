@@ -102,12 +102,7 @@ class ImageFolder final : public SampleReader {
   absl::Status Scan() {
     MR_ASSIGN_OR_RETURN(const Listing top, List(""));
     for (const std::string& name : top.files) CountOther(name);
-    if (top.folders.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(options_.folder,
-                       " contains no folders; an image folder contains one "
-                       "folder of images for each class"));
-    }
+    if (top.folders.empty()) return NoFolders(top.files);
     const std::vector<std::string>& classes = top.folders;
     ImageFolders folders;
     for (size_t i = 0; i < classes.size(); ++i) {
@@ -347,6 +342,33 @@ class ImageFolder final : public SampleReader {
         std::remove_if(files_.begin(), files_.end(),
                        [](const ClassFile& f) { return f.path.empty(); }),
         files_.end());
+  }
+
+  // Error for an input without folders, which contains `files`.
+  absl::Status NoFolders(const std::vector<std::string>& files) const {
+    const auto images = static_cast<uint64_t>(std::count_if(
+        files.begin(), files.end(),
+        [](const std::string& name) { return HasImageName(name); }));
+    const std::string what =
+        absl::StrCat(options_.folder, " contains no folders");
+    if (images == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what,
+                       "; an image folder contains one folder of images for "
+                       "each class"));
+    }
+    const std::string tables =
+        FirstOf(tables_, ", ", static_cast<int64_t>(tables_.size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ", but ", CountText(images, "image"),
+        tables.empty()
+            ? ""
+            : absl::StrCat(", and ", tables,
+                           " may contain labels, which pack does not read"),
+        "; move the images into one folder for each class (", options_.folder,
+        "/CLASS) and repeat the command, or write images and "
+        "labels as Parquet, which millrace-server reads without pack "
+        "(docs/formats.md)"));
   }
 
   // Error for an input without any image left.

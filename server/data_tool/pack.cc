@@ -256,8 +256,10 @@ int RunPack(const Args& args, std::ostream& out) {
             "imagefolder: library of decoders; `pack` then also packs files of "
             "any name that one of its decoders accepts; may be repeated");
   flags.Group("Output");
-  flags.Add("output", &options.output, "lmdb:PATH|parquet:PATH",
-            "Dataset to write: a file, or a folder if --shards is above 1");
+  flags.Add(
+      "output", &options.output, "lmdb:PATH|parquet:PATH",
+      "Dataset to write: a file; a folder of shards if --shards is above 1, "
+      "or if PATH is a folder already or ends with /");
   flags.Add("shards", &options.shards, "N", "Number of files to write");
   flags.Add("overwrite", &options.overwrite, "", "Replace an existing dataset");
   flags.Add(

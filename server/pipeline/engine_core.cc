@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/cgroup.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -588,10 +589,11 @@ class EngineImpl final : public Engine {
     MR_RETURN_IF_ERROR(
         steps.Rows(range.first_step, range.rank, range.world_size).status());
     if (range.step_count > steps.steps() - range.first_step) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "step ", range.first_step, " and the ", range.step_count - 1,
-          " steps after it exceed the epoch, which has ", steps.steps(),
-          " steps"));
+      return absl::OutOfRangeError(
+          absl::StrCat("step ", range.first_step, " and the ",
+                       CountText(range.step_count - 1, "step"),
+                       " after it exceed the epoch, which has ",
+                       CountText(steps.steps(), "step")));
     }
     return absl::OkStatus();
   }

@@ -89,18 +89,19 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
 
 std::string BatchMemory::Sentence() const {
   return absl::StrCat(
-      "a batch takes ", reserved(), " bytes (", rows, " rows x ", row_bytes,
-      " bytes = ", payload, " with alignment, plus up to ", beside,
-      " to build the batch); ", budget / std::max<uint64_t>(1, reserved()),
-      " of these batches fit at a time: ", budget_arithmetic, " for batches");
+      "a batch takes ", reserved(), " bytes (", CountText(rows, "row"), " x ",
+      row_bytes, " bytes = ", payload, " with alignment, plus up to ", beside,
+      " to build the batch); ",
+      CountText(budget / std::max<uint64_t>(1, reserved()),
+                "of these batches fits", "of these batches fit"),
+      " at a time: ", budget_arithmetic, " for batches");
 }
 
 uint64_t PipelineRoom(uint64_t budget) {
   return std::min(kMaxPipelineBytes, budget / kPipelineShare);
 }
 
-uint64_t LargerBudget(uint64_t from,
-                      absl::FunctionRef<bool(uint64_t)> works) {
+uint64_t LargerBudget(uint64_t from, absl::FunctionRef<bool(uint64_t)> works) {
   // Not a binary search: a budget with room for more threads may be too small
   // although a smaller budget is large enough.
   for (uint64_t mib = from / kMiB + 1; mib <= kMaxMiB;

@@ -176,13 +176,16 @@ bool ConnectionAcceptor::RefuseWithSpare(int listener, int reason) {
     }
   }
   spare_ = OpenSpare();  // another thread may have used the descriptor
+  const ConnectionLimits& limits = options_.limits;
   MR_LOG_EVERY(WARNING, kLogInterval)
       << "connection " << (refused ? "of " + peer.Text() + " " : "")
       << "refused: " << std::strerror(reason)
-      << "; raise the limit of open files (ulimit -n), or lower "
-         "--max_connections ("
-      << options_.limits.total << " now); "
-      << CountText(options_.refused->load(), "connection")
+      << "; raise the limit of open files (ulimit -n"
+      << (limits.open_files == 0
+              ? absl::StrCat("), or lower --max_connections (", limits.total,
+                             " now)")
+              : absl::StrCat(" is ", limits.open_files, ")"))
+      << "; " << CountText(options_.refused->load(), "connection")
       << " refused since the start";
   return refused;
 }

@@ -21,6 +21,10 @@ constexpr uint64_t kOtherFilesShare = 8;
 constexpr uint64_t kLeastConnections = 8;
 // Assumed limit of descriptors when the system reports none.
 constexpr uint64_t kUnknownDescriptors = 65536;
+// A smaller number of connections that follows from the limit of open files
+// causes a warning. A choice: each client has a connection or more to each
+// server.
+constexpr uint64_t kFewConnections = 256;
 
 // Min interval between two sweeps. A sweep is a system call for every
 // connection; during a flood of connections at a limit, at most 10 sweeps run
@@ -36,6 +40,7 @@ ConnectionLimits DefaultConnectionLimits(uint64_t descriptors, uint64_t open,
       open + std::max(kLeastOtherFiles, descriptors / kOtherFilesShare);
   ConnectionLimits limits = asked;
   if (limits.total == 0) {
+    limits.open_files = descriptors;
     limits.total = descriptors > others + kLeastConnections
                        ? descriptors - others
                        : kLeastConnections;
@@ -43,8 +48,23 @@ ConnectionLimits DefaultConnectionLimits(uint64_t descriptors, uint64_t open,
   // One address gets at most half of the connections.
   if (limits.per_peer == 0) {
     limits.per_peer = std::max<uint64_t>(1, limits.total / 2);
+    limits.per_peer_is_half = true;
   }
   return limits;
+}
+
+std::string ConnectionsWarning(const ConnectionLimits& limits) {
+  if (limits.open_files == 0) return "";
+  const bool is_above = limits.per_peer > limits.total;
+  if (!is_above && limits.total >= kFewConnections) return "";
+  return absl::StrCat(
+      "the limit of open files is ", limits.open_files,
+      " (ulimit -n): the server accepts at most ",
+      CountText(limits.total, "connection"),
+      is_above ? ", fewer than --max_connections_per_peer, which is " : ", ",
+      limits.per_peer, is_above ? "" : " of one address",
+      ", and closes further connections; raise the limit of open files "
+      "(ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of a container)");
 }
 
 uint64_t InodeOf(int fd) {
@@ -63,14 +83,30 @@ std::string OpenConnections::Refusal(const std::string& peer, SteadyTime now) {
     Sweep(now);
   }
   if (of_peer() >= limits_.per_peer) {
-    return absl::StrCat(peer, " has ", CountText(of_peer(), "connection"),
-                        "; the maximum is ", limits_.per_peer,
-                        " for one address (--max_connections_per_peer)");
+    return absl::StrCat(
+        peer, " has ", CountText(of_peer(), "connection"), "; the maximum is ",
+        limits_.per_peer, " for one address (",
+        limits_.per_peer_is_half
+            ? absl::StrCat("half of the maximum of ", limits_.total,
+                           " for all addresses",
+                           limits_.open_files == 0
+                               ? " (--max_connections)"
+                               : absl::StrCat(", which follows from the limit "
+                                              "of open files: ulimit -n is ",
+                                              limits_.open_files),
+                           "; --max_connections_per_peer sets another maximum")
+            : "--max_connections_per_peer",
+        ")");
   }
   if (by_fd_.size() >= limits_.total) {
     return absl::StrCat(
         CountText(by_fd_.size(), "connection is", "connections are"),
-        " open; the maximum is ", limits_.total, " (--max_connections)");
+        " open; the maximum is ", limits_.total,
+        limits_.open_files == 0
+            ? " (--max_connections)"
+            : absl::StrCat(" (it follows from the limit of open files: ulimit "
+                           "-n is ",
+                           limits_.open_files, "; raise that limit)"));
   }
   return "";
 }

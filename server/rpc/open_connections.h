@@ -27,6 +27,9 @@ namespace millrace {
 struct ConnectionLimits {
   uint64_t total = 0;
   uint64_t per_peer = 0;  // of one address, whatever its ports
+  // The limit of open files that `total` follows from; 0: `total` was set.
+  uint64_t open_files = 0;
+  bool per_peer_is_half = false;  // of `total`, and was not set
 };
 
 // Limits for a process that may open `descriptors` files and has `open` files
@@ -34,6 +37,10 @@ struct ConnectionLimits {
 // `asked` above 0 is used unchanged.
 ConnectionLimits DefaultConnectionLimits(uint64_t descriptors, uint64_t open,
                                          const ConnectionLimits& asked);
+
+// A warning if the limit of open files leaves few connections, or fewer than
+// one address may have. Empty: it does not.
+std::string ConnectionsWarning(const ConnectionLimits& limits);
 
 // Names the socket behind a descriptor, different for every socket. 0: there is
 // none.

@@ -3,15 +3,11 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <iterator>
 #include <limits>
 #include <string>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -25,6 +21,7 @@
 #include "common/status_macros.h"
 #include "proto/library_logs.h"
 #include "proto/wire/version.h"
+#include "server/file_limit.h"
 #include "server/local/local_server.h"
 #include "server/rpc/client_shares.h"
 #include "server/rpc/connection_acceptor.h"
@@ -58,18 +55,6 @@ constexpr int kMaxCallsPerConnection = 1024;
 constexpr int kLooksPerTimeout = 6;
 constexpr absl::Duration kLeastLookInterval = absl::Seconds(1);
 constexpr absl::Duration kMaxLookInterval = absl::Seconds(5);
-
-uint64_t DescriptorLimit() {
-  rlimit limit = {};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
-}
-
-uint64_t OpenDescriptors() {
-  std::error_code error;
-  const std::filesystem::directory_iterator files("/proc/self/fd", error);
-  if (error) return 0;
-  return std::distance(files, std::filesystem::directory_iterator());
-}
 
 class RpcServerImpl final : public RpcServer {
  public:
@@ -241,9 +226,13 @@ class RpcServerImpl final : public RpcServer {
   absl::Status Accept(ListenSockets sockets) {
     ConnectionAcceptor::Options options;
     options.limits = DefaultConnectionLimits(
-        DescriptorLimit(), OpenDescriptors(),
+        FileLimit(), OpenFiles(),
         {.total = options_.max_connections,
          .per_peer = options_.max_connections_per_peer});
+    if (const std::string warning = ConnectionsWarning(options.limits);
+        !warning.empty()) {
+      MR_LOG(WARNING) << warning;
+    }
     options.refused = &counters_->refused_connections;
     options.take = [this](int listener, UniqueFd connection) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters

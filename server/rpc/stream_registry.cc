@@ -175,10 +175,12 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
   for (const BatchStream::Deferred& end : ends) end();
   if (taken == 0) return;
   MR_LOG_EVERY(INFO, absl::Seconds(10))
-      << taken << " batches taken back from " << ends.size()
-      << " calls of slow readers, the slowest " << peer << ", because "
-      << waiting << " other batches wait for memory ("
-      << counters_->revoked_batches.load() << " since the start)";
+      << CountText(taken, "batch", "batches") << " taken back from "
+      << CountText(ends.size(), "call") << " of slow readers, the slowest "
+      << peer << ", because "
+      << CountText(waiting, "other batch waits", "other batches wait")
+      << " for memory (" << counters_->revoked_batches.load()
+      << " since the start)";
 }
 
 std::vector<FullShare> StreamRegistry::FullShares() const {

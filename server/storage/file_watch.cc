@@ -83,10 +83,13 @@ absl::Status FileWatch::CheckAgain(std::optional<uint64_t> lost) const {
       changed_nanos_.store(Nanos(now.st_ctim), std::memory_order_relaxed);
       return absl::OkStatus();
     }
+    // Servers send this sentence to their clients, so it names the program to
+    // restart.
     fault_ = absl::StrCat(
         path_, " ", fault,
-        ": the program no longer reads the file; replace it by the whole file "
-        "(write a new file and rename it) and restart the program");
+        ": the file is no longer read; replace it by the whole file (write a "
+        "new file and rename it) and restart the data server, or the "
+        "millrace-data command, that reads it");
     failed_.store(true, std::memory_order_release);
     MR_LOG(ERROR) << fault_;
   }

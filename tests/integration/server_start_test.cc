@@ -188,6 +188,52 @@ TEST_F(ServerStartTest, AFailedStartLeavesNoPortFileOfAnEarlierOne) {
   EXPECT_EQ(access(file.c_str(), F_OK), 0);
 }
 
+// The server removed the dataset before it read the first flag.
+TEST_F(ServerStartTest, APortFileThatIsAnotherFileStays) {
+  const std::string file = folder_ + "/digits.lmdb";
+  const std::string before = testing::ReadFile(file);
+  const std::string flag = "--port_file=" + file;
+  const std::string config = folder_ + "/s.textproto";
+  testing::WriteFile(config, "datasets { name: 'a' uri: '" + digits_ + "' }\n");
+  const std::vector<std::vector<std::string>> refused = {
+      {"--dataset=a=" + digits_, flag},
+      {"--dataset=a=" + digits_, flag, "--check_config"},
+      {"--config=" + config, flag},
+      {"--treads=2", flag},
+      {"--config=" + config, "--port_file=" + config},
+      {"--dataset=a=" + digits_, "--port_file=" + folder_}};
+  for (const std::vector<std::string>& flags : refused) {
+    Fails(2, flags, {"flag --port_file=" + folder_, "name another file"});
+    EXPECT_EQ(testing::ReadFile(file), before);
+    EXPECT_EQ(access(config.c_str(), F_OK), 0);
+  }
+}
+
+// gRPC aborted the process (exit code 134), or the server failed after the line
+// that it listens.
+TEST_F(ServerStartTest, ALimitOfOpenFilesThatIsTooLow) {
+  const auto run = [&](int limit, const std::vector<std::string>& flags) {
+    std::vector<std::string> command = {
+        "/bin/sh", "-c", absl::StrCat("ulimit -n ", limit, "; exec \"$@\""),
+        "sh", testing::ProgramPath("server/millrace-server")};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return testing::RunProgram(command);
+  };
+  const std::string dataset = "--dataset=a=" + digits_;
+  for (const char* const flag : {"--listen=127.0.0.1:0", "--check_config"}) {
+    const ProgramResult refused = run(12, {dataset, flag});
+    EXPECT_EQ(refused.exit_code, 1) << refused.err;
+    EXPECT_EQ(refused.out, "");
+    EXPECT_THAT(refused.err,
+                HasSubstr("the limit of open files is 12 (ulimit -n)"));
+    EXPECT_THAT(refused.err, Not(HasSubstr("listens on")));
+  }
+  const ProgramResult small = run(64, {dataset, "--check_config"});
+  EXPECT_EQ(small.exit_code, 0) << small.err;
+  EXPECT_THAT(small.out, HasSubstr("64 (ulimit -n)"));
+  EXPECT_THAT(small.out, HasSubstr("at most 8 connections, 4 of one address"));
+}
+
 TEST_F(ServerStartTest, OutputThatIsLostIsAnError) {
   const std::string dataset = "--dataset=a=" + digits_;
   const std::vector<std::vector<std::string>> prints = {
@@ -212,6 +258,11 @@ TEST_F(ServerStartTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
               HasSubstr("the memory budget of 1 PiB"));
   EXPECT_THAT(server->process().Stderr(),
               HasSubstr("that this process may use"));
+  const ProgramResult check = RunServer(
+      {"--dataset=a=" + digits_, "--memory_budget=1024TiB", "--check_config"});
+  EXPECT_EQ(check.exit_code, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("WARNING"));
+  EXPECT_THAT(check.out, HasSubstr("the memory budget of 1 PiB"));
 }
 
 TEST_F(ServerStartTest, StopsOnSigtermAndSigint) {

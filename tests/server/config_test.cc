@@ -65,8 +65,8 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
 }
 
 TEST(ParseServerConfigTest, NamesEveryMistake) {
-  const auto config = ParseServerConfig(
-      "threads: 99999\nread_threads: 5000\n", "s.textproto");
+  const auto config =
+      ParseServerConfig("threads: 99999\nread_threads: 5000\n", "s.textproto");
   EXPECT_THAT(std::string(config.status().message()), HasSubstr(":1:1: thr"));
   EXPECT_THAT(std::string(config.status().message()), HasSubstr("\ns.text"));
 }
@@ -171,7 +171,8 @@ TEST(ResolveServerConfigTest, NumbersThatAdaptMayBeginElsewhere) {
   EXPECT_EQ(settings->read_threads, 1);
   EXPECT_TRUE(settings->adapt_threads);
   EXPECT_TRUE(settings->adapt_read_threads);
-  EXPECT_THAT(DescribeSettings(*settings, kMachine), HasSubstr("initial number"));
+  EXPECT_THAT(DescribeSettings(*settings, kMachine),
+              HasSubstr("initial number"));
   const auto refused = [&config] {
     return std::string(
         ResolveServerConfig(config, kMachine).status().message());
@@ -238,6 +239,33 @@ TEST(DescribeSettingsTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
   EXPECT_THAT(BudgetWarning(*settings, kMachine), HasSubstr("7.9"));
   EXPECT_EQ(BudgetWarning(*settings, {.cpus = 1, .memory_bytes = 9 * kGiB}),
             "");
+}
+
+TEST(DescribeSettingsTest, ShowsTheConnectionsThatTheLimitOfOpenFilesLeaves) {
+  ServerConfig config;
+  config.set_synthetic_only(true);
+  Machine machine = kMachine;
+  const auto table = [&] {
+    const auto settings = ResolveServerConfig(config, machine);
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    return DescribeSettings(*settings, machine);
+  };
+  EXPECT_THAT(table(), HasSubstr("automatic"));
+  machine.open_file_limit = 1024;
+  machine.open_files = 3;
+  EXPECT_THAT(table(), HasSubstr("connections          883 "));
+  EXPECT_THAT(table(), HasSubstr("of one address     441 "));
+  EXPECT_THAT(table(), HasSubstr("1024 (ulimit -n)"));
+  EXPECT_THAT(table(), Not(HasSubstr("automatic")));
+  EXPECT_THAT(table(), Not(HasSubstr("WARNING")));
+  machine.open_file_limit = 64;
+  EXPECT_THAT(table(), HasSubstr("WARNING"));
+  EXPECT_THAT(table(), HasSubstr("at most 8 connections, 4 of one address"));
+  config.set_max_connections_per_peer(50);
+  EXPECT_THAT(table(),
+              HasSubstr("fewer than --max_connections_per_peer, which is 50"));
+  config.set_max_connections(60);
+  EXPECT_THAT(table(), Not(HasSubstr("WARNING")));
 }
 
 }  // namespace

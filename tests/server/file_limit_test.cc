@@ -2,10 +2,13 @@
 
 #include "server/file_limit.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <string>
 
 namespace millrace {
 namespace {
@@ -28,6 +31,30 @@ TEST(FileLimitTest, IsRaisedAsFarAsAllowedAndNeverLowered) {
   EXPECT_EQ(Limit(), 150);
   EXPECT_EQ(RaiseFileLimit(), 200);
   EXPECT_EQ(Limit(), 200);
+}
+
+TEST(FileLimitTest, KnowsTheLimitAndTheOpenFiles) {
+  EXPECT_EQ(FileLimit(), Limit());
+  const uint64_t before = OpenFiles();
+  EXPECT_GE(before, 3);
+  const int fd = dup(0);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(OpenFiles(), before + 1);
+  close(fd);
+}
+
+// gRPC aborted the process.
+TEST(FileLimitTest, RefusesALimitThatIsTooLowForAServer) {
+  const absl::Status refused = CheckFileLimit(12, 3);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.message()),
+              ::testing::HasSubstr(
+                  "the limit of open files is 12 (ulimit -n), too low for the "
+                  "server, which needs 20"));
+  EXPECT_FALSE(CheckFileLimit(20, 10).ok());
+  EXPECT_FALSE(CheckFileLimit(4, 0).ok());
+  EXPECT_TRUE(CheckFileLimit(20, 3).ok());
+  EXPECT_TRUE(CheckFileLimit(0, 3).ok()) << "the limit is unknown";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "common/usage_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -49,6 +50,46 @@ TEST(PortFileTest, RemovesThatOfAnEarlierServer) {
   const absl::Status status = RemovePortFile(folder);
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(folder));
+}
+
+// `--dataset=x=lmdb:D --port_file=D` removed the dataset D.
+TEST(PortFileTest, LeavesAFileThatIsNoPortFile) {
+  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/file";
+  for (const std::string& text :
+       {std::string("a dataset\n"), std::string("7001\n7002\n"),
+        std::string("70x\n"), std::string("1234567")}) {
+    std::ofstream(path) << text;
+    for (const absl::Status& status :
+         {CheckPortFile(path), RemovePortFile(path)}) {
+      EXPECT_TRUE(IsUsageError(status)) << text;
+      EXPECT_THAT(std::string(status.message()),
+                  ::testing::HasSubstr("flag --port_file=" + path +
+                                       ": the file exists and is no port "
+                                       "file"));
+    }
+    EXPECT_EQ(access(path.c_str(), F_OK), 0) << text;
+  }
+  EXPECT_TRUE(IsUsageError(CheckPortFile(folder)));
+  for (const std::string& text : {std::string(), std::string("65535\n")}) {
+    std::ofstream(path) << text;
+    EXPECT_TRUE(CheckPortFile(path).ok()) << text;
+  }
+  EXPECT_TRUE(CheckPortFile(folder + "/none").ok());
+}
+
+TEST(PortFileTest, RefusesThePathOfADataset) {
+  const std::string folder = ::testing::TempDir();
+  const absl::Status same = CheckPortFileIsNoDataset(
+      folder + "/a.lmdb", "a", "lmdb:" + folder + "/./a.lmdb");
+  EXPECT_TRUE(IsUsageError(same));
+  EXPECT_THAT(std::string(same.message()),
+              ::testing::HasSubstr("the path is that of dataset a"));
+  EXPECT_TRUE(CheckPortFileIsNoDataset(folder + "/port", "a",
+                                       "lmdb:" + folder + "/a.lmdb")
+                  .ok());
+  EXPECT_TRUE(CheckPortFileIsNoDataset("", "a", "lmdb:/a").ok());
 }
 
 TEST(PortFileTest, NamesAFileThatCannotBeWritten) {

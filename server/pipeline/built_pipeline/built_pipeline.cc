@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
@@ -332,13 +333,15 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
   if (!fits(limit_)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "a batch does not fit into the server's memory: batch_size ",
-        plan_.spec().batch_size(), " / world size ", world_size, " = ", rows,
-        " rows of ", layout_.row_bytes(), " bytes = ", bytes,
+        plan_.spec().batch_size(), " / world size ", world_size, " = ",
+        CountText(rows, "row"), " of ", layout_.row_bytes(), " bytes = ", bytes,
         " bytes with alignment",
         staging_.bytes == 0
             ? ""
-            : absl::StrCat(" and ", limit_.threads, " threads need ",
-                           staging_.bytes, " bytes each to build it"),
+            : absl::StrCat(
+                  " and ",
+                  CountText(limit_.threads, "thread needs", "threads need"),
+                  " ", staging_.bytes, " bytes each to build it"),
         ", but ", limit_.arithmetic, ": lower batch_size, use more ranks, or ",
         Advice(fits)));
   }

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "common/aligned_buffer.h"
 #include "common/byte_budget.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -174,7 +175,7 @@ absl::Status BuiltPipeline::ExplainRows(
   if (first_row >= all.rows) {
     return absl::OutOfRangeError(absl::StrCat(
         "the request is for row ", first_row, "; the rank's batch has ",
-        all.rows, " rows, numbered from 0"));
+        CountText(all.rows, "row"), ", numbered from 0"));
   }
   const uint64_t row_bytes =
       std::max<uint64_t>(1, layout_.PayloadBytes(kMaxRows) / kMaxRows);

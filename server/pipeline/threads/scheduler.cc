@@ -258,6 +258,10 @@ bool Scheduler::Rest(uint32_t worker) {
           // checked it under this lock. So the plan that waits has a task.
           help = TakeTask(worker);
           if (help.task.job != nullptr) break;
+          // Not reached: no limit of the queue skips a plan without a thread.
+          // A wait without a time limit needs helper_sleeps_, because without
+          // it WakeHelper() would not end the wait.
+          helper_sleeps_ = true;
           wanted_.Wait(lock);
         }
       }

@@ -704,6 +704,19 @@ TEST_F(DataToolTest, FoldersThatAreNoImageFolderAreRefused) {
   std::filesystem::remove(folder_ / "images");
   std::filesystem::create_directory(folder_ / "images");
   EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("contains no folders"));
+  WriteFile(folder_ / "images/a.jpg", Jpeg(""));
+  EXPECT_THAT(
+      PackFolder({Out("lmdb", "d")}),
+      FailsWith("contains no folders, but 1 image; move the images into "
+                "one folder for each class (" +
+                folder_ / "images/CLASS) and repeat the command"));
+  WriteFile(folder_ / "images/labels.csv", "a.jpg,cat\n");
+  EXPECT_THAT(
+      PackFolder({Out("lmdb", "d")}),
+      FailsWith("1 image, and labels.csv may contain labels, which pack "
+                "does not read"));
+  std::filesystem::remove(folder_ / "images/a.jpg");
+  std::filesystem::remove(folder_ / "images/labels.csv");
   std::filesystem::create_directory(folder_ / "images/cat");
   EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("images/cat"));
   EXPECT_THAT(PackFolder({Out("lmdb", "d"), "--skip_bad"}),

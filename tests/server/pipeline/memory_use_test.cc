@@ -156,6 +156,10 @@ TEST(BatchMemory, SaysHowManyFit) {
   EXPECT_THAT(batch.Sentence(),
               HasSubstr("a batch takes 100667456 bytes (16 rows x 6291458"));
   EXPECT_THAT(batch.Sentence(), HasSubstr("3 of these batches fit at a time"));
+  batch.rows = 1;
+  batch.budget = batch.reserved();
+  EXPECT_THAT(batch.Sentence(), HasSubstr("(1 row x 6291458"));
+  EXPECT_THAT(batch.Sentence(), HasSubstr("1 of these batches fits at a time"));
 }
 
 }  // namespace

@@ -100,6 +100,41 @@ TEST_F(OpenConnectionsTest, SocketsHaveNamesOfTheirOwn) {
   close(pair[1]);
 }
 
+// The log named a flag that was not set.
+TEST(ConnectionLimitsTest, ARefusalNamesTheLimitOfOpenFiles) {
+  const SteadyTime now{std::chrono::seconds(1000)};
+  const auto inode = [](int fd) -> uint64_t { return fd; };
+  OpenConnections open(DefaultConnectionLimits(64, 20, {}), inode);
+  for (int fd = 1; fd <= 4; ++fd) open.Add(fd, "10.0.0.1", fd);
+  EXPECT_THAT(open.Refusal("10.0.0.1", now),
+              HasSubstr("10.0.0.1 has 4 connections; the maximum is 4 for one "
+                        "address (half of the maximum of 8 for all addresses, "
+                        "which follows from the limit of open files: ulimit "
+                        "-n is 64; "));
+  for (int fd = 5; fd <= 8; ++fd) open.Add(fd, "10.0.0.2", fd);
+  EXPECT_THAT(open.Refusal("10.0.0.3", now),
+              HasSubstr("8 connections are open; the maximum is 8 (it follows "
+                        "from the limit of open files: ulimit -n is 64"));
+  OpenConnections set(DefaultConnectionLimits(64, 20, {.total = 2}), inode);
+  set.Add(1, "10.0.0.1", 1);
+  EXPECT_THAT(set.Refusal("10.0.0.1", now),
+              HasSubstr("(half of the maximum of 2 for all addresses "
+                        "(--max_connections); "));
+}
+
+TEST(ConnectionLimitsTest, FewConnectionsForLackOfFilesCauseAWarning) {
+  EXPECT_THAT(ConnectionsWarning(DefaultConnectionLimits(64, 20, {})),
+              HasSubstr("the limit of open files is 64 (ulimit -n): the server "
+                        "accepts at most 8 connections, 4 of one address"));
+  EXPECT_THAT(
+      ConnectionsWarning(DefaultConnectionLimits(1024, 20, {.per_peer = 2000})),
+      HasSubstr("at most 876 connections, fewer than "
+                "--max_connections_per_peer, which is 2000"));
+  EXPECT_EQ(ConnectionsWarning(DefaultConnectionLimits(1024, 20, {})), "");
+  EXPECT_EQ(ConnectionsWarning(DefaultConnectionLimits(64, 20, {.total = 8})),
+            "");
+}
+
 TEST(ConnectionLimitsTest, LeaveRoomForFiles) {
   const ConnectionLimits usual = DefaultConnectionLimits(65536, 36, {});
   EXPECT_EQ(usual.total, 65536 - 36 - 8192);

@@ -35,8 +35,8 @@
 namespace millrace {
 namespace {
 
-using testing::FirstWrongByte;
 using testing::FakeEngine;
+using testing::FirstWrongByte;
 using ::testing::HasSubstr;
 using testing::ReceivedBatch;
 using testing::RpcClient;
@@ -405,6 +405,7 @@ TEST_F(RpcServerTest, BatchesOfASlowReaderAreTakenBackWhileOthersWait) {
   ByteBudget::Reservation held;
   ASSERT_TRUE(budget_.TryReserve(8 * kMiB, &held));
   config_.batch_budget_bytes = budget_.capacity();
+  ::testing::internal::CaptureStderr();
   StartServer();
   const OpenResponse plan = Plan();
   constexpr uint64_t kSteps = 5;
@@ -436,6 +437,12 @@ TEST_F(RpcServerTest, BatchesOfASlowReaderAreTakenBackWhileOthersWait) {
   first.join();
   EXPECT_GT(engine_->batches_made(), 2 * kSteps);
   EXPECT_TRUE(Eventually([&] { return budget_.used() == held.bytes(); }));
+  // The line may be suppressed, if a test before this one has caused it.
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  for (const char* const plural :
+       {" 1 batches taken back", " 1 calls of slow", " 1 other batches wait"}) {
+    EXPECT_EQ(log.find(plural), std::string::npos) << log;
+  }
 }
 
 // Slow connections of an address filled its share, and neither the log nor the

@@ -49,6 +49,9 @@ class MappedFileTest : public ::testing::Test {
       EXPECT_TRUE(absl::IsUnavailable(status)) << status;
       EXPECT_THAT(std::string(status.message()),
                   HasSubstr(path_ + " " + cause));
+      // Clients get the sentence too.
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("restart the data server"));
     }
   }
   void ExpectUnchanged() {
