@@ -2,11 +2,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
+#include "common/output_file.h"
+#include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "common/write_target.h"
 
 namespace millrace {
 
 absl::Status RemovePortFile(const std::string& path) {
+  MR_RETURN_IF_ERROR(
+      UsageError(CheckOutputFile("--port_file", path, OutputKind::kPort)));
   const absl::Status removed = RemoveOldFile(path);
   if (removed.ok()) return removed;
   return absl::UnavailableError(

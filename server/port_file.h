@@ -10,7 +10,9 @@
 namespace millrace {
 
 // Removes the file of an earlier server, if there is one. Leaves symbolic
-// links, devices and pipes. Errors name the file and the reason.
+// links, devices and pipes. InvalidArgument, with the mark of UsageError(): the
+// file is no port file (common/output_file.h). Errors name the file and the
+// reason.
 absl::Status RemovePortFile(const std::string& path);
 
 // Writes the port and a newline to `path`, as AtomicFile (common/atomic_file.h)

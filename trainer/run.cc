@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -21,6 +22,7 @@
 #include "common/cgroup.h"
 #include "common/count_text.h"
 #include "common/logging.h"
+#include "common/output_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/write_target.h"
@@ -111,6 +113,8 @@ class TrainingRun {
   absl::StatusOr<RunSummary> Finish();
 
  private:
+  // The flags replace no file of another kind than their own.
+  absl::Status CheckReplaced() const;
   absl::Status OpenData();
   absl::Status StartLosses();
   absl::Status StartAudit();
@@ -167,6 +171,7 @@ absl::Status TrainingRun::SetUp() {
                                 {"--checkpoint", config_.checkpoint},
                                 {"--save_weights", config_.save_weights}};
     MR_RETURN_IF_ERROR(CheckDistinct(outputs));
+    MR_RETURN_IF_ERROR(CheckReplaced());
     for (const auto& [flag, path] : outputs) {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
@@ -217,6 +222,19 @@ absl::Status TrainingRun::SetUp() {
     MR_LOG(WARNING) << data_.specs.shared_samples;
   }
   return absl::OkStatus();
+}
+
+absl::Status TrainingRun::CheckReplaced() const {
+  MR_RETURN_IF_ERROR(
+      CheckOutputFile("--json", config_.json, OutputKind::kJson));
+  MR_RETURN_IF_ERROR(CheckOutputFile("--step_losses", config_.step_losses,
+                                     OutputKind::kStepLosses));
+  MR_RETURN_IF_ERROR(CheckOutputFile("--checkpoint", config_.checkpoint,
+                                     OutputKind::kCheckpoint));
+  return CheckOutputFile("--save_weights", config_.save_weights,
+                         absl::EndsWith(config_.save_weights, ".safetensors")
+                             ? OutputKind::kSafetensors
+                             : OutputKind::kTorchWeights);
 }
 
 absl::Status TrainingRun::OpenData() {

@@ -34,6 +34,7 @@
 #include "common/atomic_file.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
+#include "common/output_file.h"
 #include "common/picture/picture_renderer.h"
 #include "common/program/flag_set.h"
 #include "common/program/report.h"
@@ -245,6 +246,9 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
       return absl::InvalidArgumentError(
           absl::StrCat("flag --plot=", format.status().message()));
     }
+    MR_RETURN_IF_ERROR(CheckOutputFile(
+        "--plot", plot,
+        *format == PictureFormat::kPng ? OutputKind::kPng : OutputKind::kSvg));
   }
   return absl::OkStatus();
 }

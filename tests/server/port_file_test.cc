@@ -51,6 +51,17 @@ TEST(PortFileTest, RemovesThatOfAnEarlierServer) {
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(folder));
 }
 
+// --port_file=labels.csv removed the labels.
+TEST(PortFileTest, KeepsAFileOfAnotherKind) {
+  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/labels.csv";
+  std::ofstream(path) << "photo,label\n";
+  const absl::Status status = RemovePortFile(path);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_TRUE(std::ifstream(path).is_open());
+}
+
 TEST(PortFileTest, NamesAFileThatCannotBeWritten) {
   const absl::Status status = WritePortFile("/no/such/folder/port", 1);
   EXPECT_FALSE(status.ok());
