@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -65,6 +66,8 @@ constexpr absl::Duration kKeepTime = absl::Seconds(20);
 // Min share of an epoch spent waiting for data at which a rank other than 0
 // logs the reason.
 constexpr double kWorthSaying = 0.05;
+// Min seconds of a wait without an answer that a stop may have been sent for.
+constexpr double kLongWaitSeconds = 5;
 // Steps between two checks of the losses on a device, which has to be
 // synchronised for them.
 constexpr uint64_t kLossCheckSteps = 50;
@@ -104,8 +107,8 @@ class TrainingRun {
   }
   // Call after training, successful or not.
   void EndMonitor() { monitor_->End(); }
-  // Writes --json of a run that Train() or Finish() has ended with `error`: only
-  // whole epochs, and nothing new of other ranks, which may not answer.
+  // Writes --json of a run that Train() or Finish() has ended with `error`:
+  // only whole epochs, and nothing new of other ranks, which may not answer.
   absl::Status WriteSummaryOf(const absl::Status& error);
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
@@ -122,6 +125,10 @@ class TrainingRun {
   absl::Status MakeModelAndOptimizer();
 
   absl::Status TrainEpoch(uint64_t epoch);
+  // After an error of Next() that took `seconds`.
+  void NoteFinalWait(const absl::Status& error, double seconds);
+  // After an error of TrainEpoch(): counts its time in the summary's total.
+  void AddUnfinishedEpoch();
   absl::Status Evaluate();
   absl::Status EvaluateModel();
   // See ddp/replicas.h. Copies rank 0's buffers to all ranks.
@@ -156,6 +163,9 @@ class TrainingRun {
 
   uint64_t audit_attempt_ = 0;
   uint64_t batches_ = 0;  // batches that the loader delivered
+  // Between BeginEpoch() and EndEpoch() of the monitor.
+  bool in_epoch_ = false;
+  double no_answer_before_ = 0;  // the loader's, at the start of the epoch
 
   RunPlace place_;
   std::unique_ptr<EpochLosses> losses_;  // of the current epoch
@@ -419,14 +429,24 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
                         .epochs = config_.epochs,
                         .first = first,
                         .steps = steps});
+  in_epoch_ = true;
+  no_answer_before_ = data_.loader->stats().host.no_answer_seconds;
   uint64_t checked = first;
   uint64_t local_valid = 0;
   bool last = false;
   for (uint64_t step = first; step < steps && !last; ++step) {
     monitor_->BeginStep();
     monitor_->timer().Enter(StepPart::kData);
+    const auto asked = std::chrono::steady_clock::now();
     absl::StatusOr<Batch> batch = data_.loader->Next();
-    if (batch.ok()) ++batches_;
+    if (batch.ok()) {
+      ++batches_;
+    } else {
+      NoteFinalWait(batch.status(),
+                    std::chrono::duration<double>(
+                        std::chrono::steady_clock::now() - asked)
+                        .count());
+    }
     monitor_->timer().Enter(StepPart::kRanks);
     // A stop also ends Next().
     absl::Status can_go_on = Stopped();
@@ -481,6 +501,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     }
   }
   const auto [times, where] = monitor_->EndEpoch();
+  in_epoch_ = false;
   const double samples = static_cast<double>(times.samples);
 
   MR_RETURN_IF_ERROR(losses_->Gather(*step_));
@@ -491,11 +512,11 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   summary_.loss.push_back(losses_->total() / samples);
   monitor_->Report(place_.steps, {{"Loss/train_epoch", summary_.loss.back()},
                                   {"Train/epoch_seconds", times.seconds}});
-  progress_.Line(
-      absl::StrFormat("epoch %d/%d: loss %.4f, %.2f s, %s, waiting %.1f %%",
-                      epoch + 1, config_.epochs, summary_.loss.back(),
-                      times.seconds, RateText(samples / times.seconds),
-                      100 * times.share(times.data_seconds)));
+  progress_.Line(absl::StrFormat(
+      "epoch %d/%d: loss %.4f, %.2f s, %s samples/s, waiting %.1f %%",
+      epoch + 1, config_.epochs, summary_.loss.back(), times.seconds,
+      RateText(samples / times.seconds),
+      100 * times.share(times.data_seconds)));
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
     progress_.Line(
         absl::StrFormat("  loss scale %.10g, %d steps skipped so far",
@@ -512,6 +533,25 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
                  << where;
   }
   return absl::OkStatus();
+}
+
+void TrainingRun::NoteFinalWait(const absl::Status& error, double seconds) {
+  const double no_answer =
+      data_.loader->stats().host.no_answer_seconds - no_answer_before_;
+  const bool gave_up =
+      absl::IsDeadlineExceeded(error) || absl::IsUnavailable(error);
+  // A stop closes the loader: an ordinary wait is no reason for it.
+  if (gave_up || (seconds >= kLongWaitSeconds && no_answer > 0)) {
+    summary_.final_wait_seconds = seconds;
+  }
+}
+
+void TrainingRun::AddUnfinishedEpoch() {
+  if (!in_epoch_) return;
+  in_epoch_ = false;
+  const RunTimes times = monitor_->EndUnfinishedEpoch().times;
+  summary_.times.Add(times);
+  summary_.samples += times.samples;
 }
 
 absl::Status TrainingRun::Evaluate() {
@@ -552,7 +592,10 @@ absl::Status TrainingRun::Train() {
   }
   while (place_.position.epoch < config_.epochs) {
     const uint64_t epoch = place_.position.epoch;
-    MR_RETURN_IF_ERROR(TrainEpoch(epoch));
+    if (const absl::Status trained = TrainEpoch(epoch); !trained.ok()) {
+      AddUnfinishedEpoch();
+      return trained;
+    }
     // Before the checkpoint, which is of a model that all ranks hold.
     MR_RETURN_IF_ERROR(Verify(absl::StrCat("after epoch ", epoch + 1)));
     // A full disk need not end the run here: the write is tried again at its

@@ -211,7 +211,14 @@ void RunMonitor::LeaveOut(const std::function<void()>& work) {
 }
 
 RunMonitor::EpochReport RunMonitor::EndEpoch() {
-  const Snapshot now = Take(/*finish=*/true);
+  return ReportUpTo(Take(/*finish=*/true));
+}
+
+RunMonitor::EpochReport RunMonitor::EndUnfinishedEpoch() {
+  return ReportUpTo(Take(/*finish=*/false));
+}
+
+RunMonitor::EpochReport RunMonitor::ReportUpTo(const Snapshot& now) const {
   EpochReport report;
   report.times = Between(epoch_start_, now);
   const WaitVerdict verdict = JudgeWait(WaitBetween(

@@ -43,5 +43,24 @@ TEST(RunMonitor, LeavesOutWhatIsNotTheRuns) {
   EXPECT_GE(times.cpu_seconds, 0);
 }
 
+// The wait that ended a run was missing in its times.
+TEST(RunMonitor, CountsTheLastWaitOfAnUnfinishedEpoch) {
+  Progress progress({.enabled = false, .terminal = false, .log_every = 0});
+  RunMonitor::Counters counters;
+  auto monitor = RunMonitor::Make({.device = c10::kCPU}, progress,
+                                  [&counters] { return counters; });
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  (*monitor)->BeginEpoch({.epoch = 0, .epochs = 1, .first = 0, .steps = 9});
+  (*monitor)->BeginStep();
+  (*monitor)->EndStep(/*samples=*/8);
+  (*monitor)->BeginStep();
+  (*monitor)->timer().Enter(StepPart::kData);
+  counters.loader.wait_seconds = 12;
+  const RunTimes times = (*monitor)->EndUnfinishedEpoch().times;
+  EXPECT_EQ(times.steps, 1u);
+  EXPECT_EQ(times.samples, 8u);
+  EXPECT_DOUBLE_EQ(times.data_seconds, 12);
+}
+
 }  // namespace
 }  // namespace millrace
