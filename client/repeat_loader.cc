@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/sequence.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -49,8 +50,9 @@ class RepeatLoader final : public DataLoader {
     }
     if (full) {
       inner_->Close();
-      MR_LOG(INFO) << "the loader repeats its first " << batches_
-                   << " batches from now on (repeat_batches)";
+      MR_LOG(INFO) << "the loader repeats its first "
+                   << CountText(batches_, "batch", "batches")
+                   << " from now on (repeat_batches)";
     }
     return batch;
   }
@@ -108,8 +110,8 @@ class RepeatLoader final : public DataLoader {
       }
     } catch (const std::exception& error) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "no memory to copy ", batches_,
-          " batches; use a smaller repeat_batches: ", error.what()));
+          "no memory to copy ", CountText(batches_, "batch", "batches"),
+          "; use a smaller repeat_batches: ", error.what()));
     }
     return copy;
   }
@@ -164,8 +166,8 @@ absl::StatusOr<std::unique_ptr<DataLoader>> RepeatBatches(
   if (options.repeat_batches >= all.total()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "repeat_batches is ", options.repeat_batches, ", but the run has only ",
-        all.total(),
-        " batches in all, so none would be repeated; use a smaller "
+        CountText(all.total(), "batch", "batches"),
+        " in all, so none would be repeated; use a smaller "
         "repeat_batches or more epochs"));
   }
   return std::make_unique<RepeatLoader>(std::move(loader), options);

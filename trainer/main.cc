@@ -121,11 +121,12 @@ int Main(const std::vector<std::string>& arguments) {
                     CountText(empty, "row was", "rows were"));
     }
     if (summary->replay_batches > 0) {
-      absl::FPrintF(stdout,
-                    "repeated batches: the first %d batches were repeated; the "
-                    "rate is the upper bound with a perfect loader, loss and "
-                    "accuracy have no meaning\n",
-                    summary->replay_batches);
+      absl::FPrintF(
+          stdout,
+          "repeated batches: the first %s repeated; the rate is the "
+          "upper bound with a perfect loader, loss and accuracy have "
+          "no meaning\n",
+          CountText(summary->replay_batches, "batch was", "batches were"));
     }
     if (absl::Status printed = FlushStandardOutput(); !printed.ok()) {
       return Fail(printed);

@@ -518,9 +518,9 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
       RateText(samples / times.seconds),
       100 * times.share(times.data_seconds)));
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
-    progress_.Line(
-        absl::StrFormat("  loss scale %.10g, %d steps skipped so far",
-                        scaler->scale(), scaler->skipped()));
+    progress_.Line(absl::StrFormat("  loss scale %.10g, %s skipped so far",
+                                   scaler->scale(),
+                                   CountText(scaler->skipped(), "step")));
   }
   MR_RETURN_IF_ERROR(data_.bad_samples->EndEpoch(times.samples, local_valid,
                                                  *ranks_, progress_));
@@ -585,9 +585,12 @@ absl::Status TrainingRun::EvaluateModel() {
 absl::Status TrainingRun::Train() {
   model_->train();
   if (data_.done) {
-    progress_.Line(absl::StrCat(resume_.file, " has trained all ",
-                                place_.position.epoch,
-                                " epochs; nothing is left to train"));
+    progress_.Line(absl::StrCat(
+        resume_.file, " has trained ",
+        place_.position.epoch == 1
+            ? "the only epoch"
+            : absl::StrCat("all ", place_.position.epoch, " epochs"),
+        "; nothing is left to train"));
     return data_.evaluation == nullptr ? absl::OkStatus() : Evaluate();
   }
   while (place_.position.epoch < config_.epochs) {

@@ -93,9 +93,9 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
   const Position& position = resume.info.position;
   data.done = position.epoch >= config.epochs;
   if (data.done && config.resume != "auto") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(resume.file, " has trained ", position.epoch,
-                     " epochs; raise --epochs to train more"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        resume.file, " has trained ", CountText(position.epoch, "epoch"),
+        "; raise --epochs to train more"));
   }
   options.start = position;
   options.epochs = data.done ? 1 : config.epochs - position.epoch;

@@ -208,8 +208,8 @@ absl::Status Replay(ReplayFlags& given) {
   if (position.step >= plan.steps_per_epoch()) {
     return UsageError(absl::InvalidArgumentError(absl::StrCat(
         "start step ", position.step, " is past the end of an epoch of ",
-        plan.steps_per_epoch(),
-        " steps; was the position saved by a job with another batch size?")));
+        CountText(plan.steps_per_epoch(), "step"),
+        "; was the position saved by a job with another batch size?")));
   }
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const BatchHeader& header = batch.header;

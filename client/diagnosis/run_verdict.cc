@@ -403,10 +403,19 @@ bool IsTooShort(const RunTimes& times) {
 
 std::string TooShortText(const RunTimes& times) {
   if (!IsTooShort(times)) return "";
+  const std::string missing[] = {
+      times.steps < kMinRunSteps
+          ? absl::StrFormat("fewer than %d steps", kMinRunSteps)
+          : "",
+      times.seconds < kMinRunSeconds
+          ? absl::StrFormat("less than %.0f s", kMinRunSeconds)
+          : ""};
   return absl::StrFormat(
-      "too short to judge: %s in %.3g s; train at least %d steps and %.0f s",
-      CountText(times.steps, "step"), times.seconds, kMinRunSteps,
-      kMinRunSeconds);
+      "too short to judge: %s in %.3g s (%s%s%s); train at least %d steps and "
+      "%.0f s",
+      CountText(times.steps, "step"), times.seconds, missing[0],
+      missing[0].empty() || missing[1].empty() ? "" : " and ", missing[1],
+      kMinRunSteps, kMinRunSeconds);
 }
 
 std::string OtherProgramsText(const RunTimes& times) {

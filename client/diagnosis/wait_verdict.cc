@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
@@ -273,8 +274,9 @@ WaitVerdict JudgeWait(const WaitReport& report) {
   if (!parts.empty()) {
     absl::StrAppend(&verdict.text, ": ", absl::StrJoin(parts, "; "));
   } else if (report.retried_steps > 0) {
-    absl::StrAppend(&verdict.text, ": ", report.retried_steps,
-                    " steps were requested again; see the log for the reason");
+    absl::StrAppend(&verdict.text, ": ",
+                    CountText(report.retried_steps, "step was", "steps were"),
+                    " requested again; see the log for the reason");
   } else if (silent) {
     absl::StrAppend(&verdict.text,
                     ": the servers sent no times of their stages, or too few "

@@ -4,6 +4,7 @@
 
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 
 namespace millrace {
 
@@ -21,8 +22,8 @@ absl::StatusOr<Sequence> Sequence::Create(Position start, uint64_t epochs,
   if (start.step > steps_per_epoch) {
     return absl::InvalidArgumentError(absl::StrCat(
         "start step ", start.step, " is past the end of an epoch of ",
-        steps_per_epoch,
-        " steps; was the position saved by a job with another batch size?"));
+        CountText(steps_per_epoch, "step"),
+        "; was the position saved by a job with another batch size?"));
   }
   // No run reaches it, and sums with a window cannot overflow.
   constexpr uint64_t kWithoutEnd = std::numeric_limits<uint64_t>::max() / 4;
@@ -41,8 +42,8 @@ absl::StatusOr<Sequence> Sequence::Seek(Position position, Position start,
   if (position.step > steps_per_epoch) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cannot seek to ", PositionText(position), ": an epoch has ",
-        steps_per_epoch,
-        " steps; was the position saved by a job with another batch size?"));
+        CountText(steps_per_epoch, "step"),
+        "; was the position saved by a job with another batch size?"));
   }
   if (epochs == 0) return Create(position, 0, steps_per_epoch);
   const absl::uint128 end = absl::uint128(start.epoch) + epochs;
@@ -50,8 +51,8 @@ absl::StatusOr<Sequence> Sequence::Seek(Position position, Position start,
   if (position.epoch >= end && !at_end) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cannot seek to ", PositionText(position),
-        ": the loader was opened for ", epochs, " epochs from epoch ",
-        start.epoch, "; open a loader with more epochs"));
+        ": the loader was opened for ", CountText(epochs, "epoch"),
+        " from epoch ", start.epoch, "; open a loader with more epochs"));
   }
   // The end is the end of the last epoch.
   if (at_end)

@@ -5,6 +5,7 @@
 
 #include "client/diagnosis/wait_verdict.h"
 #include "common/cgroup.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "trainer/monitoring/resource_usage.h"
@@ -249,8 +250,9 @@ void RunMonitor::End() {
         << "--tensorboard: the end of the run is missing in the file: "
         << written.message();
   } else if (events_->left_out() > 0) {
-    MR_LOG(WARNING) << "--tensorboard: " << events_->left_out()
-                    << " points are missing in " << events_->path()
+    MR_LOG(WARNING) << "--tensorboard: "
+                    << CountText(events_->left_out(), "point is", "points are")
+                    << " missing in " << events_->path()
                     << ": the disk was full for too long";
   }
 }

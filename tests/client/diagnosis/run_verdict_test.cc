@@ -284,11 +284,18 @@ TEST(Doctor, SaysWhenARunIsTooShort) {
   EXPECT_EQ(TooShortText(run.times), "");
   run.times.steps = 9;
   EXPECT_THAT(TooShortText(run.times),
-              HasSubstr("too short to judge: 9 steps in 100 s"));
+              HasSubstr("too short to judge: 9 steps in 100 s (fewer than 10 "
+                        "steps); train"));
   run.times.steps = 10;
   EXPECT_EQ(TooShortText(run.times), "");
   run.times.seconds = 0.02;
-  EXPECT_THAT(TooShortText(run.times), HasSubstr("10 steps in 0.02 s"));
+  EXPECT_THAT(TooShortText(run.times),
+              HasSubstr("10 steps in 0.02 s (less than 1 s); train at least 10 "
+                        "steps and 1 s"));
+  run.times.steps = 1;
+  EXPECT_THAT(TooShortText(run.times),
+              HasSubstr("1 step in 0.02 s (fewer than 10 steps and less than "
+                        "1 s)"));
 }
 
 // "at most 201.84 times as fast" was said of a run that waited nearly always.

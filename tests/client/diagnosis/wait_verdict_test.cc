@@ -274,6 +274,8 @@ TEST(VerdictTest, StepsThatWereAskedAgainAreSaid) {
   report.retried_steps = 7;
   EXPECT_THAT(JudgeWait(report).text,
               HasSubstr("7 steps were requested again"));
+  report.retried_steps = 1;
+  EXPECT_THAT(JudgeWait(report).text, HasSubstr("1 step was requested again"));
 }
 
 TEST(VerdictTest, NothingMeasuredSaysNothing) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 
+#include "trainer/monitoring/step_profiler.h"
 #include "trainer/progress.h"
 
 namespace millrace {
@@ -60,6 +61,13 @@ TEST(RunMonitor, CountsTheLastWaitOfAnUnfinishedEpoch) {
   EXPECT_EQ(times.steps, 1u);
   EXPECT_EQ(times.samples, 8u);
   EXPECT_DOUBLE_EQ(times.data_seconds, 12);
+}
+
+// A run that was stopped within step 5 had a "profile of steps 5 to 4".
+TEST(StepProfiler, NamesTheStepsOfItsTrace) {
+  EXPECT_EQ(ProfiledText(5, 9), "steps 5 to 9");
+  EXPECT_EQ(ProfiledText(5, 5), "step 5");
+  EXPECT_EQ(ProfiledText(5, 4), "step 5, which did not end");
 }
 
 }  // namespace
