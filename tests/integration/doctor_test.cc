@@ -191,10 +191,11 @@ TEST_F(DoctorIntegrationTest, ARunThatEndedInAWaitIsNamed) {
             " fields { name: 'image' dtype: DTYPE_UINT8 shape: [8, 8, 1] }"
             " fields { name: 'label' dtype: DTYPE_INT64 num_classes: 10 } } } "
             "batch_size: 16");
-  Subprocess run(
-      {ProgramPath("trainer/millrace-train"), "--endpoint=" + server->address(),
-       "--pipeline=" + Path("pipeline"), "--json=" + Path("run.json"),
-       "--epochs=100000000", "--data_timeout=3s", "--log_every=0"});
+  Subprocess run({ProgramPath("trainer/millrace-train"),
+                  "--endpoint=" + server->address(),
+                  "--pipeline=" + Path("pipeline"),
+                  "--json=" + Path("run.json"), "--model=cnn",
+                  "--epochs=100000000", "--data_timeout=3s", "--log_every=0"});
   while (run.Running() && run.Stdout().find("epoch 2/") == std::string::npos) {
     absl::SleepFor(absl::Milliseconds(20));
   }
