@@ -149,7 +149,9 @@ absl::Status ReadyQueue::TimeoutError(absl::Duration waited) const {
   }
   const std::string status =
       absl::StrCat("`millrace status --endpoint=", options_.endpoint, "`");
-  if (nobody_answers_) {
+  // A request that was just repeated is not late yet.
+  if (nobody_answers_ ||
+      waiting_.no_answer_seconds > absl::ToDoubleSeconds(waited) / 2) {
     return absl::DeadlineExceededError(absl::StrCat(
         detail, "; the connected servers have sent nothing for ",
         DurationText(absl::Seconds(waiting_.no_answer_seconds)),
