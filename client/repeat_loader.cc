@@ -110,8 +110,8 @@ class RepeatLoader final : public DataLoader {
       }
     } catch (const std::exception& error) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "no memory to copy ", batches_,
-          " batches; use a smaller repeat_batches: ", error.what()));
+          "no memory to copy ", CountText(batches_, "batch", "batches"),
+          "; use a smaller repeat_batches: ", error.what()));
     }
     return copy;
   }
@@ -166,8 +166,8 @@ absl::StatusOr<std::unique_ptr<DataLoader>> RepeatBatches(
   if (options.repeat_batches >= all.total()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "repeat_batches is ", options.repeat_batches, ", but the run has only ",
-        all.total(),
-        " batches in all, so none would be repeated; use a smaller "
+        CountText(all.total(), "batch", "batches"),
+        " in all, so none would be repeated; use a smaller "
         "repeat_batches or more epochs"));
   }
   return std::make_unique<RepeatLoader>(std::move(loader), options);

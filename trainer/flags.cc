@@ -402,6 +402,11 @@ absl::StatusOr<TrainFlags> ParseTrainFlags(
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) result.help = flags.Help();
   if (flags.help_wanted() || result.version) return result;
+  if (flags.Given("outputs") && result.config.outputs.empty()) {
+    return UsageError(absl::InvalidArgumentError(
+        "flag --outputs=: expected names of fields, separated by commas; leave "
+        "the flag out for all outputs"));
+  }
   result.config.flags = arguments;
   result.config.loader = loader.options;
   MR_RETURN_IF_ERROR(UsageError(loader.Validate()));

@@ -103,7 +103,7 @@ int Main(const std::vector<std::string>& arguments) {
     // An error of drawing the progress is no error of the summary.
     std::fflush(stdout);
     std::clearerr(stdout);
-    absl::FPrintF(stdout, "%s, %s, waiting for data %.1f %%",
+    absl::FPrintF(stdout, "%s, %s samples/s, waiting for data %.1f %%",
                   CountText(summary->samples, "sample"),
                   RateText(summary->samples_per_second),
                   100 * summary->stall_share);
@@ -125,11 +125,12 @@ int Main(const std::vector<std::string>& arguments) {
                     CountText(empty, "row was", "rows were"));
     }
     if (summary->replay_batches > 0) {
-      absl::FPrintF(stdout,
-                    "repeated batches: the first %d batches were repeated; the "
-                    "rate is the upper bound with a perfect loader, loss and "
-                    "accuracy have no meaning\n",
-                    summary->replay_batches);
+      absl::FPrintF(
+          stdout,
+          "repeated batches: the first %s repeated; the rate is the "
+          "upper bound with a perfect loader, loss and accuracy have "
+          "no meaning\n",
+          CountText(summary->replay_batches, "batch was", "batches were"));
     }
     if (absl::Status printed = FlushStandardOutput(); !printed.ok()) {
       return Fail(printed);

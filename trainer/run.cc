@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -21,6 +23,7 @@
 #include "common/cgroup.h"
 #include "common/count_text.h"
 #include "common/logging.h"
+#include "common/output_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/write_target.h"
@@ -63,6 +66,8 @@ constexpr absl::Duration kKeepTime = absl::Seconds(20);
 // Min share of an epoch spent waiting for data at which a rank other than 0
 // logs the reason.
 constexpr double kWorthSaying = 0.05;
+// Min seconds of a wait without an answer that a stop may have been sent for.
+constexpr double kLongWaitSeconds = 5;
 // Steps between two checks of the losses on a device, which has to be
 // synchronised for them.
 constexpr uint64_t kLossCheckSteps = 50;
@@ -111,6 +116,8 @@ class TrainingRun {
   absl::StatusOr<RunSummary> Finish();
 
  private:
+  // The flags replace no file of another kind than their own.
+  absl::Status CheckReplaced() const;
   absl::Status OpenData();
   absl::Status StartLosses();
   absl::Status StartAudit();
@@ -118,6 +125,10 @@ class TrainingRun {
   absl::Status MakeModelAndOptimizer();
 
   absl::Status TrainEpoch(uint64_t epoch);
+  // After an error of Next() that took `seconds`.
+  void NoteFinalWait(const absl::Status& error, double seconds);
+  // After an error of TrainEpoch(): counts its time in the summary's total.
+  void AddUnfinishedEpoch();
   absl::Status Evaluate();
   absl::Status EvaluateModel();
   // See ddp/replicas.h. Copies rank 0's buffers to all ranks.
@@ -152,6 +163,9 @@ class TrainingRun {
 
   uint64_t audit_attempt_ = 0;
   uint64_t batches_ = 0;  // batches that the loader delivered
+  // Between BeginEpoch() and EndEpoch() of the monitor.
+  bool in_epoch_ = false;
+  double no_answer_before_ = 0;  // the loader's, at the start of the epoch
 
   RunPlace place_;
   std::unique_ptr<EpochLosses> losses_;  // of the current epoch
@@ -167,6 +181,7 @@ absl::Status TrainingRun::SetUp() {
                                 {"--checkpoint", config_.checkpoint},
                                 {"--save_weights", config_.save_weights}};
     MR_RETURN_IF_ERROR(CheckDistinct(outputs));
+    MR_RETURN_IF_ERROR(CheckReplaced());
     for (const auto& [flag, path] : outputs) {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
@@ -218,6 +233,19 @@ absl::Status TrainingRun::SetUp() {
     MR_LOG(WARNING) << data_.specs.shared_samples;
   }
   return absl::OkStatus();
+}
+
+absl::Status TrainingRun::CheckReplaced() const {
+  MR_RETURN_IF_ERROR(
+      CheckOutputFile("--json", config_.json, OutputKind::kJson));
+  MR_RETURN_IF_ERROR(CheckOutputFile("--step_losses", config_.step_losses,
+                                     OutputKind::kStepLosses));
+  MR_RETURN_IF_ERROR(CheckOutputFile("--checkpoint", config_.checkpoint,
+                                     OutputKind::kCheckpoint));
+  return CheckOutputFile("--save_weights", config_.save_weights,
+                         absl::EndsWith(config_.save_weights, ".safetensors")
+                             ? OutputKind::kSafetensors
+                             : OutputKind::kTorchWeights);
 }
 
 absl::Status TrainingRun::OpenData() {
@@ -403,14 +431,24 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
                         .epochs = config_.epochs,
                         .first = first,
                         .steps = steps});
+  in_epoch_ = true;
+  no_answer_before_ = data_.loader->stats().host.no_answer_seconds;
   uint64_t checked = first;
   uint64_t local_valid = 0;
   bool last = false;
   for (uint64_t step = first; step < steps && !last; ++step) {
     monitor_->BeginStep();
     monitor_->timer().Enter(StepPart::kData);
+    const auto asked = std::chrono::steady_clock::now();
     absl::StatusOr<Batch> batch = data_.loader->Next();
-    if (batch.ok()) ++batches_;
+    if (batch.ok()) {
+      ++batches_;
+    } else {
+      NoteFinalWait(batch.status(),
+                    std::chrono::duration<double>(
+                        std::chrono::steady_clock::now() - asked)
+                        .count());
+    }
     monitor_->timer().Enter(StepPart::kRanks);
     // A stop also ends Next().
     absl::Status can_go_on = Stopped();
@@ -465,6 +503,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     }
   }
   const auto [times, where] = monitor_->EndEpoch();
+  in_epoch_ = false;
   const double samples = static_cast<double>(times.samples);
 
   MR_RETURN_IF_ERROR(losses_->Gather(*step_));
@@ -475,15 +514,15 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   summary_.loss.push_back(losses_->total() / samples);
   monitor_->Report(place_.steps, {{"Loss/train_epoch", summary_.loss.back()},
                                   {"Train/epoch_seconds", times.seconds}});
-  progress_.Line(
-      absl::StrFormat("epoch %d/%d: loss %.4f, %.2f s, %s, waiting %.1f %%",
-                      epoch + 1, config_.epochs, summary_.loss.back(),
-                      times.seconds, RateText(samples / times.seconds),
-                      100 * times.share(times.data_seconds)));
+  progress_.Line(absl::StrFormat(
+      "epoch %d/%d: loss %.4f, %.2f s, %s samples/s, waiting %.1f %%",
+      epoch + 1, config_.epochs, summary_.loss.back(), times.seconds,
+      RateText(samples / times.seconds),
+      100 * times.share(times.data_seconds)));
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
-    progress_.Line(
-        absl::StrFormat("  loss scale %.10g, %d steps skipped so far",
-                        scaler->scale(), scaler->skipped()));
+    progress_.Line(absl::StrFormat("  loss scale %.10g, %s skipped so far",
+                                   scaler->scale(),
+                                   CountText(scaler->skipped(), "step")));
   }
   MR_RETURN_IF_ERROR(data_.bad_samples->EndEpoch(times.samples, local_valid,
                                                  *ranks_, progress_));
@@ -496,6 +535,25 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
                  << where;
   }
   return absl::OkStatus();
+}
+
+void TrainingRun::NoteFinalWait(const absl::Status& error, double seconds) {
+  const double no_answer =
+      data_.loader->stats().host.no_answer_seconds - no_answer_before_;
+  const bool gave_up =
+      absl::IsDeadlineExceeded(error) || absl::IsUnavailable(error);
+  // A stop closes the loader: an ordinary wait is no reason for it.
+  if (gave_up || (seconds >= kLongWaitSeconds && no_answer > 0)) {
+    summary_.final_wait_seconds = seconds;
+  }
+}
+
+void TrainingRun::AddUnfinishedEpoch() {
+  if (!in_epoch_) return;
+  in_epoch_ = false;
+  const RunTimes times = monitor_->EndUnfinishedEpoch().times;
+  summary_.times.Add(times);
+  summary_.samples += times.samples;
 }
 
 absl::Status TrainingRun::Evaluate() {
@@ -529,14 +587,20 @@ absl::Status TrainingRun::EvaluateModel() {
 absl::Status TrainingRun::Train() {
   model_->train();
   if (data_.done) {
-    progress_.Line(absl::StrCat(resume_.file, " has trained all ",
-                                place_.position.epoch,
-                                " epochs; nothing is left to train"));
+    progress_.Line(absl::StrCat(
+        resume_.file, " has trained ",
+        place_.position.epoch == 1
+            ? "the only epoch"
+            : absl::StrCat("all ", place_.position.epoch, " epochs"),
+        "; nothing is left to train"));
     return data_.evaluation == nullptr ? absl::OkStatus() : Evaluate();
   }
   while (place_.position.epoch < config_.epochs) {
     const uint64_t epoch = place_.position.epoch;
-    MR_RETURN_IF_ERROR(TrainEpoch(epoch));
+    if (const absl::Status trained = TrainEpoch(epoch); !trained.ok()) {
+      AddUnfinishedEpoch();
+      return trained;
+    }
     // Before the checkpoint, which is of a model that all ranks hold.
     MR_RETURN_IF_ERROR(Verify(absl::StrCat("after epoch ", epoch + 1)));
     // A full disk need not end the run here: the write is tried again at its

@@ -35,6 +35,7 @@
 #include "common/count_text.h"
 #include "common/host_name.h"
 #include "common/json_text.h"
+#include "common/output_file.h"
 #include "common/picture/picture_renderer.h"
 #include "common/program/flag_set.h"
 #include "common/program/report.h"
@@ -246,6 +247,9 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
       return absl::InvalidArgumentError(
           absl::StrCat("flag --plot=", format.status().message()));
     }
+    MR_RETURN_IF_ERROR(CheckOutputFile(
+        "--plot", plot,
+        *format == PictureFormat::kPng ? OutputKind::kPng : OutputKind::kSvg));
   }
   return absl::OkStatus();
 }

@@ -49,6 +49,12 @@ absl::Status CheckValue(absl::string_view part, const KnownKnob& known,
   switch (known.kind) {
     case Kind::kWindow:
       if (value == "auto") return absl::OkStatus();
+      // As --window=1.
+      if (value == "1") {
+        return Wrong(part,
+                     "`1` is too small: write auto, or a number of batches of "
+                     "at least 2");
+      }
       [[fallthrough]];
     case Kind::kNumber:
     case Kind::kNumberOrNone: {

@@ -87,8 +87,10 @@ std::string PartsTable(const RunSummary& run) {
 std::string Text(const std::string& path, const RunSummary& run,
                  const std::vector<Finding>& findings) {
   const RunTimes& t = run.times;
-  std::string text = absl::StrFormat(
-      "%s: %s on %s, %s, %s, %s of %s, %s samples/s\n", path, run.model,
+  std::string text = EndText(run);
+  if (!text.empty()) text += '\n';
+  absl::StrAppendFormat(
+      &text, "%s: %s on %s, %s, %s, %s of %s, %s samples/s\n", path, run.model,
       run.dataset.empty() ? "its pipeline" : run.dataset, run.device,
       CountText(run.world_size, "rank"), CountText(t.steps, "step"),
       CountText(run.batch_size, "sample"),
@@ -117,7 +119,8 @@ std::string Text(const std::string& path, const RunSummary& run,
       absl::StrAppend(&text, "  - ", advice, "\n");
     }
   }
-  if (t.share(t.data_seconds) >= kMinWaitShare &&
+  // The last whole epoch says nothing about a wait after it.
+  if (run.final_wait_seconds <= 0 && t.share(t.data_seconds) >= kMinWaitShare &&
       !run.where_the_time_went.empty()) {
     absl::StrAppend(&text, "\nthe trainer about its last epoch: ",
                     run.where_the_time_went.back(), "\n");
@@ -130,6 +133,8 @@ std::string Json(const std::string& path, const RunSummary& run,
                  const std::optional<Comparison>& comparison) {
   JsonObject json;
   json.Add("run", path);
+  json.Add("ended", run.ended);
+  json.Add("error", run.error);
   json.Add("too_short", IsTooShort(run.times));
   json.Add("bottleneck", findings.empty() ? "" : NameOf(findings[0].part));
   json.AddJson("findings", JsonList(findings, [](const Finding& finding) {

@@ -211,6 +211,20 @@ absl::Status Replay(ReplayFlags& given) {
         CountText(plan.steps_per_epoch(), "step"),
         "; was the position saved by a job with another batch size?")));
   }
+  // Before the folder is made: the next try would find a batch in it.
+  std::optional<AuditRecord> logged;
+  if (run.has_value() && run->is_log()) {
+    MR_ASSIGN_OR_RETURN(
+        logged, run->RecordOf(position, options.rank, options.world_size));
+    if (!logged.has_value()) {
+      return absl::NotFoundError(absl::StrCat(
+          "nothing proves that the job received this batch, and it is not "
+          "fetched: the audit log ",
+          given.run, " has no record of epoch ", position.epoch, " step ",
+          position.step, " for rank ", options.rank, " of ", options.world_size,
+          "; it holds ", run->WhatTheLogHolds()));
+    }
+  }
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const BatchHeader& header = batch.header;
 
@@ -280,18 +294,7 @@ absl::Status Replay(ReplayFlags& given) {
   if (!unexplained.empty()) {
     std::printf("batch.json has no random choices: %s\n", unexplained.c_str());
   }
-  if (!run.has_value() || !run->is_log()) return absl::OkStatus();
-  MR_ASSIGN_OR_RETURN(
-      const std::optional<AuditRecord> logged,
-      run->RecordOf(position, options.rank, options.world_size));
-  if (!logged.has_value()) {
-    return absl::NotFoundError(absl::StrCat(
-        "the batch is in ", given.output,
-        ", but nothing proves that the job received it: the audit log ",
-        given.run, " has no record of epoch ", position.epoch, " step ",
-        position.step, " for rank ", options.rank, " of ", options.world_size,
-        "; it holds ", run->WhatTheLogHolds()));
-  }
+  if (!logged.has_value()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(AuditRecord here, RecordOf(header, batch.payload));
   if (logged->payload_xxh3 == 0) here.payload_xxh3 = 0;
   if (here == *logged) {

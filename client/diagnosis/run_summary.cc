@@ -78,6 +78,7 @@ void EachField(Is<RunTimes> auto& t, auto& field) {
 void EachField(Is<RunSummary> auto& s, auto& field) {
   field("ended", s.ended);
   field("error", s.error);
+  field("final_wait_seconds", s.final_wait_seconds);
   field("model", s.model);
   field("dataset", s.dataset);
   field("device", s.device);
@@ -281,6 +282,7 @@ absl::StatusOr<RunSummary> ParseRunSummary(const std::string& json,
   Reader reader(object, -kMaxNumber);
   EachField(summary, reader);
   summary.world_size = std::max(1u, summary.world_size);
+  summary.final_wait_seconds = std::max(0.0, summary.final_wait_seconds);
   summary.times.device_busy = std::min(1.0, summary.times.device_busy);
   return summary;
 }

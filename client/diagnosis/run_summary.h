@@ -49,9 +49,12 @@ struct BadSampleSummary {
 struct RunSummary {
   // "finished"; "stopped" by a signal, or "failed". Of a run that did not
   // finish, the summary holds the whole epochs before the end, and nothing of
-  // other ranks.
+  // other ranks. `times` and `samples` also count the unfinished epoch.
   std::string ended = "finished";
   std::optional<std::string> error;  // a sentence; absent: finished
+  // Seconds of the wait for a batch in which the run ended: the batch timed
+  // out, or a signal came while no server answered. 0: it did not end so.
+  double final_wait_seconds = 0;
   std::string model;
   std::string dataset;
   std::string device;  // "cpu", "cuda:0"

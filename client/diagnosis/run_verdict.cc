@@ -6,8 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/clean_text.h"
 #include "common/count_text.h"
 
 namespace millrace {
@@ -43,6 +45,7 @@ constexpr uint64_t kMinRunSteps = 10;
 constexpr double kGpuIdles = 0.7;
 // Up to this share a bound is given.
 constexpr double kMaxBoundShare = 0.75;
+constexpr size_t kMaxErrorBytes = 4096;
 
 // The average that other programs used.
 double OtherCores(const RunTimes& times) {
@@ -215,6 +218,21 @@ Finding DataFinding(const RunSummary& run) {
                             " without the trainer (docs/operations.md)")});
 }
 
+// The run ended because no batch came.
+Finding FinalWaitFinding(const RunSummary& run) {
+  Finding finding =
+      Make(RunPart::kNoAnswer, run.times.share(run.final_wait_seconds),
+           absl::StrFormat("the run ended in a wait of %.3g s for a batch that "
+                           "no server sent",
+                           run.final_wait_seconds),
+           {absl::StrCat("see which servers answer, and read their logs: "
+                         "millrace status --endpoint=",
+                         Endpoint(run)),
+            "check that no server is stopped or overloaded"});
+  finding.max_gain = 1;  // it is not a matter of speed
+  return finding;
+}
+
 void AddCopies(const RunSummary& run, std::vector<Finding>* findings) {
   const RunTimes& t = run.times;
   if (!findings->empty() && (findings->back().part == RunPart::kCopy ||
@@ -358,13 +376,25 @@ std::string GainText(const Finding& finding) {
 }
 
 absl::Status CheckHasSteps(const RunSummary& run, absl::string_view path) {
-  if (run.times.seconds > 0 && run.times.steps > 0) return absl::OkStatus();
+  if (run.times.seconds > 0 &&
+      (run.times.steps > 0 || run.final_wait_seconds > 0)) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       path,
       " has no times of training steps: the run ended before its first step, "
       "the file is not a summary of millrace-train, or an earlier version "
-      "wrote "
-      "it; train again with --json=FILE"));
+      "wrote it; train again with --json=FILE",
+      run.error.has_value() ? absl::StrCat(". ", EndText(run)) : ""));
+}
+
+std::string EndText(const RunSummary& run) {
+  if (run.ended == "finished" || !run.error.has_value()) return "";
+  const std::string error = CleanText(*run.error, kMaxErrorBytes);
+  if (absl::StartsWith(error, "stopped ")) {
+    return absl::StrCat("the run was ", error);
+  }
+  return absl::StrCat("the run failed: ", error);
 }
 
 bool IsTooShort(const RunTimes& times) {
@@ -373,10 +403,19 @@ bool IsTooShort(const RunTimes& times) {
 
 std::string TooShortText(const RunTimes& times) {
   if (!IsTooShort(times)) return "";
+  const std::string missing[] = {
+      times.steps < kMinRunSteps
+          ? absl::StrFormat("fewer than %d steps", kMinRunSteps)
+          : "",
+      times.seconds < kMinRunSeconds
+          ? absl::StrFormat("less than %.0f s", kMinRunSeconds)
+          : ""};
   return absl::StrFormat(
-      "too short to judge: %s in %.3g s; train at least %d steps and %.0f s",
-      CountText(times.steps, "step"), times.seconds, kMinRunSteps,
-      kMinRunSeconds);
+      "too short to judge: %s in %.3g s (%s%s%s); train at least %d steps and "
+      "%.0f s",
+      CountText(times.steps, "step"), times.seconds, missing[0],
+      missing[0].empty() || missing[1].empty() ? "" : " and ", missing[1],
+      kMinRunSteps, kMinRunSeconds);
 }
 
 std::string OtherProgramsText(const RunTimes& times) {
@@ -387,7 +426,7 @@ std::string OtherProgramsText(const RunTimes& times) {
       CountText(times.machine_cpus, "core"));
 }
 
-std::vector<Finding> JudgeRun(const RunSummary& run) {
+static std::vector<Finding> JudgeTimes(const RunSummary& run) {
   const RunTimes& t = run.times;
   std::vector<Finding> findings;
 
@@ -448,6 +487,24 @@ std::vector<Finding> JudgeRun(const RunSummary& run) {
   if (IsTooShort(t)) {
     for (Finding& finding : findings) finding.advice.clear();
   }
+  return findings;
+}
+
+std::vector<Finding> JudgeRun(const RunSummary& run) {
+  std::vector<Finding> findings = JudgeTimes(run);
+  if (run.final_wait_seconds <= 0) return findings;
+  // That the data stopped matters more than the speed before. The same wait is
+  // not named twice.
+  const double before =
+      WaitShare(run) - run.times.share(run.final_wait_seconds);
+  findings.erase(std::remove_if(findings.begin(), findings.end(),
+                                [before](const Finding& finding) {
+                                  return finding.part == RunPart::kNoAnswer ||
+                                         (finding.part <= RunPart::kData &&
+                                          before < kMinWaitShare);
+                                }),
+                 findings.end());
+  findings.insert(findings.begin(), FinalWaitFinding(run));
   return findings;
 }
 

@@ -13,6 +13,7 @@
 //
 //   data        the trainer waited for batches 5 % of the time or more; the
 //               WaitCause gives the part: storage, decoding, network, ...
+//   no_answer   also: the run ended in a wait for a batch. It comes first
 //   copy        the device copied batches for half of the time or more, or the
 //               trainer waited for copies
 //   trainer_cpu the trainer's own CPU: it transforms batches for 10 % of the
@@ -88,7 +89,11 @@ struct Finding {
   std::vector<std::string> advice;  // empty for a run that is too short
 };
 
-// InvalidArgument: the summary of the file `path` has no time of a step.
+// "the run failed: no batch within 12s ..."; empty: the run finished.
+std::string EndText(const RunSummary& run);
+
+// InvalidArgument: the summary of the file `path` has no time of a step, nor of
+// a wait that ended the run.
 absl::Status CheckHasSteps(const RunSummary& run, absl::string_view path);
 
 // A run of fewer than 10 steps or less than a second: start and end weigh too

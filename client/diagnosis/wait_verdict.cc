@@ -230,7 +230,10 @@ WaitVerdict JudgeWait(const WaitReport& report) {
 
   std::map<WaitCause, Group> groups;
   double all = 0;
-  bool silent = false;  // a server that the consumer waited for sends no times
+  // Servers that the consumer waited for: without times, and with too few
+  // batches to judge by.
+  size_t without_times = 0;
+  bool few = false;
   for (const ServerTimes& server : report.servers) {
     if (server.waited_seconds <= 0) continue;
     const WaitCause cause = CauseAt(server, report.elapsed_seconds);
@@ -240,7 +243,14 @@ WaitVerdict JudgeWait(const WaitReport& report) {
     group.work += WorkSeconds(server);
     group.addresses.push_back(server.address);
     all += server.waited_seconds;
-    silent = silent || (cause == WaitCause::kUnclear && !SendsTimes(server));
+    if (cause == WaitCause::kUnclear && !SendsTimes(server)) {
+      const bool enough = server.batches >= kMinBatches;
+      if (enough && (server.timed_batches == 0 || server.make_seconds <= 0)) {
+        ++without_times;
+      } else {
+        few = true;
+      }
+    }
   }
   if (report.no_answer_seconds > 0) {
     Group& group = groups[WaitCause::kNoAnswer];
@@ -277,10 +287,16 @@ WaitVerdict JudgeWait(const WaitReport& report) {
     absl::StrAppend(&verdict.text, ": ",
                     CountText(report.retried_steps, "step was", "steps were"),
                     " requested again; see the log for the reason");
-  } else if (silent) {
+  } else if (without_times > 0) {
+    absl::StrAppend(&verdict.text, ": ",
+                    without_times == report.servers.size()
+                        ? "the servers"
+                        : "some of the servers",
+                    " sent no times of their stages");
+  } else if (few) {
     absl::StrAppend(&verdict.text,
-                    ": the servers sent no times of their stages, or too few "
-                    "batches were received");
+                    ": too few batches with times of their stages were "
+                    "received to name a cause");
   }
   return verdict;
 }

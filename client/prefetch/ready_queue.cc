@@ -143,8 +143,24 @@ absl::Status ReadyQueue::TimeoutError(absl::Duration waited) const {
   const std::string detail = absl::StrCat(
       what, ": waiting for ", PositionText(sequence_.At(next_.load())),
       " from endpoint ", options_.endpoint, " (", servers_text_, ")");
-  return usable() == 0 ? absl::UnavailableError(detail)
-                       : absl::DeadlineExceededError(detail);
+  if (usable() == 0) {
+    return absl::UnavailableError(absl::StrCat(
+        detail, "; check that the servers run and can be reached"));
+  }
+  const std::string status =
+      absl::StrCat("`millrace status --endpoint=", options_.endpoint, "`");
+  // A request that was just repeated is not late yet.
+  if (nobody_answers_ ||
+      waiting_.no_answer_seconds > absl::ToDoubleSeconds(waited) / 2) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        detail, "; the connected servers have sent nothing for ",
+        DurationText(absl::Seconds(waiting_.no_answer_seconds)),
+        " or longer: check that they are not stopped, their logs, and ",
+        status));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      detail, "; servers are connected, but did not send this batch: see ",
+      status, " and their logs"));
 }
 
 Position ReadyQueue::position() const {

@@ -94,8 +94,9 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes,
         absl::UnavailableError(absl::StrCat(
             "the connection was closed before the server sent anything (",
             reason,
-            "); a millrace-server does so above its --max_connections or "
-            "--max_connections_per_peer: its log names the limit, and "
+            "); a proxy without a server behind it does so, and a "
+            "millrace-server above its --max_connections or "
+            "--max_connections_per_peer: then its log names the limit, and "
             "refused_connections of `millrace status` counts")),
         ConnectionDoubt::kLost);
   }

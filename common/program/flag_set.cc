@@ -373,6 +373,13 @@ std::string FlagSet::Help() const {
   text += "\nHelp:\n";
   AppendHelpRow("--help", "Print this text and exit; -h does the same.",
                 kFlagColumn, &text);
+  if (std::any_of(flags_.begin(), flags_.end(),
+                  [](const Flag& flag) { return flag.value_ == "TIME"; })) {
+    text += '\n';
+    AppendWrapped(
+        "TIME has a unit, such as 5s, 300ms or 2m; without one: seconds.", 0, 0,
+        &text);
+  }
   if (!options_.notes.empty()) {
     text += '\n';
     AppendWrapped(options_.notes, 0, 0, &text);

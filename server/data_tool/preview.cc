@@ -15,6 +15,7 @@
 #include "common/atomic_file.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
+#include "common/output_file.h"
 #include "common/picture/picture_renderer.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
@@ -81,6 +82,10 @@ absl::Status CheckFlags(const Flags& flags, bool batch_size_given) {
   if (!flags.output.empty()) {
     const auto format = PictureFormatOf(flags.output);
     if (!format.ok()) return invalid("--output=", format.status().message());
+    MR_RETURN_IF_ERROR(CheckOutputFile("--output", flags.output,
+                                       *format == PictureFormat::kPng
+                                           ? OutputKind::kPng
+                                           : OutputKind::kSvg));
   }
   if (!flags.explain.empty() && flags.explain != "text" &&
       flags.explain != "json") {

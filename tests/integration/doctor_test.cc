@@ -5,12 +5,15 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/server_process.h"
 #include "tests/testing/service.h"
@@ -171,6 +174,46 @@ TEST_F(DoctorIntegrationTest, AChangeThatHelpedIsSeen) {
                                        "--compare=" + Path("fast.json")});
   EXPECT_THAT(text.out, HasSubstr("the change hurt: "));
   EXPECT_THAT(text.out, HasSubstr("--window=8"));
+}
+
+// It said "waiting for data 0.00 s" and named other programs.
+TEST_F(DoctorIntegrationTest, ARunThatEndedInAWaitIsNamed) {
+  const auto server = Serve({"--synthetic_only", "--threads=1"});
+  WriteFile(Path("pipeline"),
+            "sources { synthetic { samples: 64"
+            " fields { name: 'image' dtype: DTYPE_UINT8 shape: [8, 8, 1] }"
+            " fields { name: 'label' dtype: DTYPE_INT64 num_classes: 10 } } } "
+            "batch_size: 16");
+  Subprocess run({ProgramPath("trainer/millrace-train"),
+                  "--endpoint=" + server->address(),
+                  "--pipeline=" + Path("pipeline"),
+                  "--json=" + Path("run.json"), "--model=cnn",
+                  "--epochs=100000000", "--data_timeout=3s", "--log_every=0"});
+  while (run.Running() && run.Stdout().find("epoch 2/") == std::string::npos) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  server->process().Signal(SIGSTOP);
+  EXPECT_EQ(run.Wait(), 1);
+  server->process().Signal(SIGCONT);
+  const auto answer = Doctor({"--run=" + Path("run.json")});
+  EXPECT_EQ(answer.fields().at("bottleneck").string_value(), "no_answer");
+  EXPECT_EQ(answer.fields().at("ended").string_value(), "failed");
+  const ProgramResult text = Millrace({"doctor", "--run=" + Path("run.json")});
+  EXPECT_EQ(text.out.find("the run failed: no batch within 3"), 0u) << text.out;
+  const auto& finding =
+      answer.fields().at("findings").list_value().values()[0].struct_value();
+  EXPECT_GT(finding.fields().at("share").number_value(), 0);
+  google::protobuf::Struct run_json;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(
+                  ReadFile(Path("run.json")), &run_json)
+                  .ok());
+  EXPECT_GE(run_json.fields()
+                .at("times")
+                .struct_value()
+                .fields()
+                .at("data_seconds")
+                .number_value(),
+            3);
 }
 
 TEST_F(DoctorIntegrationTest, SaysWhatItNeeds) {

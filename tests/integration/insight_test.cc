@@ -264,10 +264,12 @@ TEST_F(InsightTest, AuditProvesAJobOfSeveralStartsAndWorlds) {
   for (const auto& [position, who] :
        {std::pair{"--position=2:0", "--rank=3"},
         std::pair{"--position=1:20", "--rank=1"}}) {
-    const ProgramResult none =
-        Millrace({"replay", "--run=" + LogOf(folder, 3), position, who,
-                  absl::StrCat("--output=", NewTempDir(), "/batch")});
+    const std::string output = NewTempDir() + "/batch";
+    const ProgramResult none = Millrace({"replay", "--run=" + LogOf(folder, 3),
+                                         position, who, "--output=" + output});
     EXPECT_EQ(none.exit_code, 1) << none.out;
+    // The next try, with the right step, found a batch in the folder.
+    EXPECT_NE(access(output.c_str(), F_OK), 0);
     EXPECT_THAT(none.err, AllOf(HasSubstr("has no record of epoch "),
                                 HasSubstr("it holds rank 3 of 4: epoch 0 step "
                                           "10 to epoch 1 step 20")));

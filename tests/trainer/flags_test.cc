@@ -45,6 +45,13 @@ TEST(TrainFlagsTest, TakeEveryFormThatAbseilsFlagsTook) {
   EXPECT_EQ(flags->launch.ranks, 0);
 }
 
+// It was taken for "all outputs", without a word.
+TEST(TrainFlagsTest, OutputsWithoutANameAreRefused) {
+  EXPECT_THAT(Mistake({"--outputs="}), HasSubstr("flag --outputs=: expected"));
+  EXPECT_THAT(Mistake({"--outputs=image", "--outputs="}),
+              HasSubstr("flag --outputs=: expected"));
+}
+
 // --same_host took no value here, and none but values elsewhere.
 TEST(TrainFlagsTest, SameHostHasTheWordsOfTheOtherPrograms) {
   const auto same_host = [](const std::vector<std::string>& arguments) {

@@ -53,7 +53,7 @@ TEST_F(StepLossesFile, OfAnotherKindIsRefused) {
     EXPECT_TRUE(absl::IsInvalidArgument(losses.Check()));
     EXPECT_TRUE(absl::IsInvalidArgument(losses.Append(1, 1, {0.125})));
     EXPECT_EQ(ReadFile(path_), text);
-    // A new run replaces it, as every output.
+    // Of a new run, the trainer refuses the file before it opens the data.
     EXPECT_TRUE(StepLosses(path_, std::nullopt).Check().ok());
   }
 }

@@ -281,6 +281,35 @@ TEST_F(Train, AStartThatFailsLeavesNoOlderSummary) {
   EXPECT_NE(access(Path("stale.json").c_str(), F_OK), 0);
 }
 
+// A dataset that was being served became 30 bytes of losses, with exit code 0.
+TEST_F(Train, ReplacesNoFileOfAnotherKind) {
+  const std::string dataset =
+      std::string(16, '\0') + "\xde\xc0\xef\xbe" + std::string(4076, '\0');
+  WriteFile(Path("photos.lmdb"), dataset);
+  for (const char* flag : {"--json=", "--step_losses=", "--checkpoint="}) {
+    const ProgramResult run =
+        Run({"--max_steps=1", flag + Path("photos.lmdb")});
+    EXPECT_EQ(run.exit_code, 2) << flag;
+    EXPECT_THAT(run.err, AllOf(HasSubstr(flag + Path("photos.lmdb")),
+                               HasSubstr("appears to be an LMDB database")));
+    EXPECT_EQ(ReadFile(Path("photos.lmdb")), dataset) << flag;
+  }
+  // The same names again and again are those of one job.
+  for (int start = 0; start < 2; ++start) {
+    const ProgramResult run =
+        Run({"--max_steps=2", "--epochs=9", "--json=" + Path("own.json"),
+             "--step_losses=" + Path("own.losses"), "--resume=auto",
+             "--checkpoint=" + Path("own.ckpt"),
+             "--save_weights=" + Path("own.pt")});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+  }
+  for (int start = 0; start < 2; ++start) {
+    const ProgramResult run =
+        Run({"--max_steps=1", "--save_weights=" + Path("own.safetensors")});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+  }
+}
+
 // The loader goes on without its log; the run is not taken for one that can be
 // audited.
 TEST_F(Train, FailsWhenTheAuditLogHasNoRoom) {

@@ -38,6 +38,11 @@ TEST_F(Train, LearnsWithTwoRanksAndReports) {
            "--json=" + Path("summary.json")});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("2 ranks"), HasSubstr("epoch 4/4")));
+  // The rate of the last line had no unit.
+  EXPECT_TRUE(std::regex_search(
+      run.out,
+      std::regex("768 samples, [0-9.,]+ samples/s, waiting for data")))
+      << run.out;
   const std::string json = ReadFile(Path("summary.json"));
   // Chance is 0.1.
   EXPECT_GT(Number(json, "eval_accuracy"), 0.8) << json;

@@ -5,6 +5,7 @@
 
 #include "client/diagnosis/wait_verdict.h"
 #include "common/cgroup.h"
+#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "trainer/monitoring/resource_usage.h"
@@ -211,7 +212,14 @@ void RunMonitor::LeaveOut(const std::function<void()>& work) {
 }
 
 RunMonitor::EpochReport RunMonitor::EndEpoch() {
-  const Snapshot now = Take(/*finish=*/true);
+  return ReportUpTo(Take(/*finish=*/true));
+}
+
+RunMonitor::EpochReport RunMonitor::EndUnfinishedEpoch() {
+  return ReportUpTo(Take(/*finish=*/false));
+}
+
+RunMonitor::EpochReport RunMonitor::ReportUpTo(const Snapshot& now) const {
   EpochReport report;
   report.times = Between(epoch_start_, now);
   const WaitVerdict verdict = JudgeWait(WaitBetween(
@@ -242,8 +250,9 @@ void RunMonitor::End() {
         << "--tensorboard: the end of the run is missing in the file: "
         << written.message();
   } else if (events_->left_out() > 0) {
-    MR_LOG(WARNING) << "--tensorboard: " << events_->left_out()
-                    << " points are missing in " << events_->path()
+    MR_LOG(WARNING) << "--tensorboard: "
+                    << CountText(events_->left_out(), "point is", "points are")
+                    << " missing in " << events_->path()
                     << ": the disk was full for too long";
   }
 }

@@ -98,6 +98,9 @@ class RunMonitor {
   void LeaveOut(const std::function<void()>& work);
   // Times of the steps since BeginEpoch(). Waits for the device.
   EpochReport EndEpoch();
+  // The same for an epoch that an error or a stop ended, the last wait for a
+  // batch included. Does not wait for the device, which may have failed.
+  EpochReport EndUnfinishedEpoch();
 
   // Scalars of the epoch that has just ended, for TensorBoard.
   void Report(uint64_t axis, const std::vector<Scalar>& scalars);
@@ -125,6 +128,7 @@ class RunMonitor {
              std::function<Counters()> counters);
   Snapshot Take(bool finish);
   RunTimes Between(const Snapshot& from, const Snapshot& to) const;
+  EpochReport ReportUpTo(const Snapshot& now) const;
   void SampleLoad();
 
   const Options options_;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/count_text.h"
 #include "common/host_name.h"
 #include "common/logging.h"
 #include "trainer/monitoring/op_table.h"
@@ -105,12 +106,18 @@ std::optional<std::string> StepProfiler::AfterStep(uint64_t step) {
   return Stop(step);
 }
 
+std::string ProfiledText(uint64_t first, uint64_t last) {
+  if (last < first) return absl::StrCat("step ", first, ", which did not end");
+  if (last == first) return absl::StrCat("step ", first);
+  return absl::StrCat("steps ", first, " to ", last);
+}
+
 std::optional<std::string> StepProfiler::AtEnd(uint64_t steps) {
   if (running_) return Stop(steps);
   if (options_.folder.empty() || done_) return std::nullopt;
-  return absl::StrCat("--profile recorded nothing: this run had ", steps,
-                      " steps, and --profile_steps begins with step ",
-                      options_.first);
+  return absl::StrCat(
+      "--profile recorded nothing: this run had ", CountText(steps, "step"),
+      ", and --profile_steps begins with step ", options_.first);
 }
 
 std::optional<std::string> StepProfiler::Stop(uint64_t last_step) {
@@ -132,7 +139,7 @@ std::optional<std::string> StepProfiler::Stop(uint64_t last_step) {
                         ": free space on that disk"));
     }
     return absl::StrCat(
-        "profile of steps ", options_.first, " to ", last_step, ": ",
+        "profile of ", ProfiledText(options_.first, last_step), ": ",
         whole ? path : "the trace could not be written", "\n",
         FormatOpTable(OpTable(Events(*result)), options_.table_rows));
   } catch (const std::exception& error) {

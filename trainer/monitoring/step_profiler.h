@@ -23,6 +23,10 @@
 
 namespace millrace {
 
+// "steps 5 to 9", "step 5", or "step 5, which did not end" of `last` before
+// `first`.
+std::string ProfiledText(uint64_t first, uint64_t last);
+
 class StepProfiler {
  public:
   struct Options {

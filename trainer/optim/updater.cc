@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "trainer/optim/gradients.h"
 
 namespace millrace {
@@ -49,11 +50,11 @@ absl::Status Updater::CheckScale() const {
   if (!scaler_.has_value()) return absl::OkStatus();
   const double scale = scaler_->scale();
   if (scale >= kMinScale) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the gradients are NaN or infinite at a loss scale of ",
-                   scale, ", ", scaler_->skipped(),
-                   " steps were skipped: the range of float16 is not the "
-                   "reason; lower --lr, or try --precision=bfloat16"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the gradients are NaN or infinite at a loss scale of ", scale, ", ",
+      CountText(scaler_->skipped(), "step was", "steps were"),
+      " skipped: the range of float16 is not the "
+      "reason; lower --lr, or try --precision=bfloat16"));
 }
 
 NamedParts Updater::State() const {

@@ -242,12 +242,18 @@ TEST_F(BenchTest, APlotThatCannotBeWrittenCostsNoMeasurement) {
   EXPECT_THAT(late.err, HasSubstr("No space left"));
   // The look before leaves a file as it was, and none where there was none.
   const std::string folder = testing::NewTempDir();
-  testing::WriteFile(folder + "/old.svg", "old");
+  testing::WriteFile(folder + "/old.svg", "<svg>old</svg>");
   std::vector<std::string> wrong = {"--endpoint=127.0.0.1:1", "--synthetic",
                                     "--timeout=100ms", "--sweep=window=2",
                                     "--plot=" + folder + "/old.svg"};
   EXPECT_EQ(Bench(wrong).exit_code, 1);
-  EXPECT_EQ(testing::ReadFile(folder + "/old.svg"), "old");
+  EXPECT_EQ(testing::ReadFile(folder + "/old.svg"), "<svg>old</svg>");
+  // Another file is not replaced by a plot.
+  testing::WriteFile(folder + "/old.svg", "notes");
+  const testing::ProgramResult kept = Bench(wrong);
+  EXPECT_EQ(kept.exit_code, 2);
+  EXPECT_THAT(kept.err, HasSubstr("is not an SVG picture but appears to be a "
+                                  "text file"));
   wrong.back() = "--plot=" + folder + "/new.svg";
   EXPECT_EQ(Bench(wrong).exit_code, 1);
   EXPECT_NE(access((folder + "/new.svg").c_str(), F_OK), 0);

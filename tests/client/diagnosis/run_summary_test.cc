@@ -72,6 +72,7 @@ TEST(RunSummary, IsJsonWithTheKeysThatOthersRead) {
   EXPECT_THAT(json, HasSubstr("\"dataset\": \"a\\\"b\\\\c\\u000a\""));
   EXPECT_THAT(json, HasSubstr("\"ended\": \"finished\""));
   EXPECT_THAT(json, HasSubstr("\"error\": null"));
+  EXPECT_THAT(json, HasSubstr("\"final_wait_seconds\": 0"));
   EXPECT_THAT(json, HasSubstr("\"epoch_seconds\": [1.5, 2]"));
   EXPECT_THAT(json, HasSubstr("\"loss\": [0.25, null]"));
   EXPECT_THAT(json, HasSubstr("\"stall_share\": 0.125"));

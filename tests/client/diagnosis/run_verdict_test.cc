@@ -91,6 +91,42 @@ TEST(Doctor, ABusyDeviceMeansTheModel) {
   EXPECT_THAT(AdviceOf(JudgeRun(on_cpu)[0]), Not(HasSubstr("--graph")));
 }
 
+// A run that ended because its server was silent got "the model takes 97 %".
+TEST(Doctor, AFinalWaitForDataComesFirst) {
+  RunSummary run = Healthy();
+  EXPECT_EQ(EndText(run), "");
+  run.ended = "failed";
+  run.error = "no batch within 12s: waiting for epoch 3 step 1";
+  run.final_wait_seconds = 12;
+  run.times.data_seconds = 13;
+  EXPECT_EQ(EndText(run),
+            "the run failed: no batch within 12s: waiting for epoch 3 step 1");
+  std::vector<Finding> findings = JudgeRun(run);
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(NameOf(findings[0].part), "no_answer");
+  EXPECT_DOUBLE_EQ(findings[0].share, 0.12);
+  EXPECT_EQ(GainText(findings[0]), "");
+  EXPECT_THAT(findings[0].text, HasSubstr("a wait of 12 s for a batch"));
+  EXPECT_THAT(AdviceOf(findings[0]),
+              HasSubstr("millrace status --endpoint=data-1:7001"));
+  // The same wait is named once.
+  EXPECT_EQ(Parts(run), (std::vector<std::string>{"no_answer", "compute"}));
+  run.times.wait_cause = WaitCause::kNoAnswer;
+  EXPECT_EQ(Parts(run), (std::vector<std::string>{"no_answer", "compute"}));
+
+  run.ended = "stopped";
+  run.error = "stopped by signal 15 before epoch 60, step 1";
+  EXPECT_EQ(EndText(run),
+            "the run was stopped by signal 15 before epoch 60, step 1");
+  EXPECT_EQ(Parts(run)[0], "no_answer");
+  // Before the first step, too.
+  run.times.steps = 0;
+  EXPECT_TRUE(CheckHasSteps(run, "run.json").ok());
+  run.final_wait_seconds = 0;
+  EXPECT_THAT(std::string(CheckHasSteps(run, "run.json").message()),
+              HasSubstr("the run was stopped by signal 15"));
+}
+
 TEST(Doctor, GivesNoAdviceThatWasFollowedAlready) {
   RunSummary run = Healthy();
   run.flags = {"--precision=bfloat16", "--graph", "--batch_size=256"};
@@ -248,11 +284,18 @@ TEST(Doctor, SaysWhenARunIsTooShort) {
   EXPECT_EQ(TooShortText(run.times), "");
   run.times.steps = 9;
   EXPECT_THAT(TooShortText(run.times),
-              HasSubstr("too short to judge: 9 steps in 100 s"));
+              HasSubstr("too short to judge: 9 steps in 100 s (fewer than 10 "
+                        "steps); train"));
   run.times.steps = 10;
   EXPECT_EQ(TooShortText(run.times), "");
   run.times.seconds = 0.02;
-  EXPECT_THAT(TooShortText(run.times), HasSubstr("10 steps in 0.02 s"));
+  EXPECT_THAT(TooShortText(run.times),
+              HasSubstr("10 steps in 0.02 s (less than 1 s); train at least 10 "
+                        "steps and 1 s"));
+  run.times.steps = 1;
+  EXPECT_THAT(TooShortText(run.times),
+              HasSubstr("1 step in 0.02 s (fewer than 10 steps and less than "
+                        "1 s)"));
 }
 
 TEST(Doctor, GivesNoAdviceForARunThatIsTooShort) {

@@ -9,6 +9,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -209,6 +210,13 @@ TEST(VerdictTest, ServersThatSendNoTimesGetNoGuess) {
   EXPECT_THAT(verdict.text,
               HasSubstr("waited 20 %: not clear: the servers sent "
                         "no times"));
+  // Below a row with these times it said that there were none.
+  ServerTimes three = old;
+  three.batches = three.timed_batches = 3;
+  three.make_seconds = three.read_seconds = 1;
+  EXPECT_THAT(JudgeWait(Report(20, {three})).text,
+              AllOf(HasSubstr("not clear: too few batches with times"),
+                    Not(HasSubstr("no times"))));
   // What the client measured itself still counts.
   old.receive_seconds = 90;
   EXPECT_EQ(CauseAt(old, kElapsed), WaitCause::kLink);
@@ -274,6 +282,8 @@ TEST(VerdictTest, StepsThatWereAskedAgainAreSaid) {
   report.retried_steps = 7;
   EXPECT_THAT(JudgeWait(report).text,
               HasSubstr("7 steps were requested again"));
+  report.retried_steps = 1;
+  EXPECT_THAT(JudgeWait(report).text, HasSubstr("1 step was requested again"));
 }
 
 TEST(VerdictTest, NothingMeasuredSaysNothing) {

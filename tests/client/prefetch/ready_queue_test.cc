@@ -166,9 +166,21 @@ TEST_F(ReadyQueueTest, ATimeoutSaysWhatWasWaitedFor) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(status));
   EXPECT_EQ(status.message(),
             "no batch within 1s: waiting for epoch 0 step 0 from endpoint "
-            "test:1 (a: connected)");
+            "test:1 (a: connected); servers are connected, but did not send "
+            "this batch: see `millrace status --endpoint=test:1` and their "
+            "logs");
+  // A server that was stopped (SIGSTOP) had neither cause nor action.
+  queue_.DescribeServers("a: connected", true);
+  status = queue_.Next().status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status));
+  EXPECT_THAT(status.message(),
+              HasSubstr("(a: connected); the connected servers have sent "
+                        "nothing for 1s or longer: check that they are not "
+                        "stopped, their logs, and `millrace status"));
   queue_.SetUsable(0);
-  EXPECT_TRUE(absl::IsUnavailable(queue_.Next().status()));
+  status = queue_.Next().status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(status.message(), HasSubstr("check that the servers run"));
 
   std::vector<HostBatch> held;
   for (uint64_t number = 0; number < kSlots; ++number) {

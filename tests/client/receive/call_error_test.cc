@@ -76,8 +76,10 @@ TEST(CallErrorTest, AConnectionThatIsClosedAtOnceNamesTheLimits) {
                      reason),
         kRequestBytes);
     EXPECT_TRUE(absl::IsUnavailable(error)) << error;
-    EXPECT_THAT(error.message(), AllOf(HasSubstr("--max_connections_per_peer"),
-                                       HasSubstr("closed before")));
+    EXPECT_THAT(error.message(),
+                AllOf(HasSubstr("--max_connections_per_peer"),
+                      HasSubstr("a proxy without a server behind it"),
+                      HasSubstr("closed before")));
   }
   // One that carried calls before had been let in.
   const absl::Status later =

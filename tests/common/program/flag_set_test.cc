@@ -176,7 +176,8 @@ TEST_F(FlagSetTest, AProgramMayLetTheLastValueHoldAndTakeEmptyOnes) {
   EXPECT_EQ(world_, 2);
   EXPECT_EQ(endpoint_, "");
   EXPECT_FALSE(seed_.has_value());
-  EXPECT_THAT(Mistake({"--world="}), HasSubstr("expected a whole number from 0"));
+  EXPECT_THAT(Mistake({"--world="}),
+              HasSubstr("expected a whole number from 0"));
   EXPECT_THAT(Mistake({"--world=1.5"}),
               HasSubstr("--world=1.5: expected a whole number from 0"));
   EXPECT_THAT(Mistake({"--world=99999999999999999999"}),
@@ -340,6 +341,8 @@ Output:
 
 Help:
   --help                    Print this text and exit; -h does the same.
+
+TIME has a unit, such as 5s, 300ms or 2m; without one: seconds.
 
 Exit codes are exit codes.
 )");

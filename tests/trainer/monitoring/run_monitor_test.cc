@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 
+#include "trainer/monitoring/step_profiler.h"
 #include "trainer/progress.h"
 
 namespace millrace {
@@ -41,6 +42,32 @@ TEST(RunMonitor, LeavesOutWhatIsNotTheRuns) {
   EXPECT_GE(times.seconds, 0);
   EXPECT_LE(times.seconds, SecondsSince(start) - left_out);
   EXPECT_GE(times.cpu_seconds, 0);
+}
+
+// The wait that ended a run was missing in its times.
+TEST(RunMonitor, CountsTheLastWaitOfAnUnfinishedEpoch) {
+  Progress progress({.enabled = false, .terminal = false, .log_every = 0});
+  RunMonitor::Counters counters;
+  auto monitor = RunMonitor::Make({.device = c10::kCPU}, progress,
+                                  [&counters] { return counters; });
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  (*monitor)->BeginEpoch({.epoch = 0, .epochs = 1, .first = 0, .steps = 9});
+  (*monitor)->BeginStep();
+  (*monitor)->EndStep(/*samples=*/8);
+  (*monitor)->BeginStep();
+  (*monitor)->timer().Enter(StepPart::kData);
+  counters.loader.wait_seconds = 12;
+  const RunTimes times = (*monitor)->EndUnfinishedEpoch().times;
+  EXPECT_EQ(times.steps, 1u);
+  EXPECT_EQ(times.samples, 8u);
+  EXPECT_DOUBLE_EQ(times.data_seconds, 12);
+}
+
+// A run that was stopped within step 5 had a "profile of steps 5 to 4".
+TEST(StepProfiler, NamesTheStepsOfItsTrace) {
+  EXPECT_EQ(ProfiledText(5, 9), "steps 5 to 9");
+  EXPECT_EQ(ProfiledText(5, 5), "step 5");
+  EXPECT_EQ(ProfiledText(5, 4), "step 5, which did not end");
 }
 
 }  // namespace
