@@ -16,7 +16,7 @@ namespace millrace {
 
 // A number and a unit, with or without a space: B, KiB, MiB, GiB, TiB (powers
 // of 1024; also K, M, G, T), kB, MB, GB, TB (powers of 1000); none is bytes.
-// Capitals do not matter except that they are written so. Parts of a byte are
+// Upper and lower case are the same. Parts of a byte are
 // cut off. InvalidArgument: anything else, negative, or over 2^63 - 1.
 absl::StatusOr<uint64_t> ParseByteSize(absl::string_view text);
 

@@ -17,17 +17,17 @@
 
 namespace millrace {
 
-// Of a text that a person writes. A larger file is another one than was meant.
+// Max size of a text file that a person writes. A larger file is a mistake.
 inline constexpr uint64_t kMaxTextFileBytes = 16 << 20;
 inline constexpr uint64_t kNoFileLimit = UINT64_MAX;
 
-// Also of a pipe, whose writer is waited for. `what` names the file in an
-// error: "the configuration"; empty: by its path alone. InvalidArgument: the
+// Reads a pipe, too, and waits for its writer. `what` names the file in an
+// error: "the configuration"; empty: the path names it. InvalidArgument: the
 // file has more than `limit` bytes. Otherwise errors as FileError() makes them.
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit,
                                      absl::string_view what = "");
 
-// The same of an open file, which is closed. Replaces `bytes`, whose memory is
+// The same for an open file, which it closes. Replaces `bytes`, whose memory is
 // used again.
 absl::Status ReadToEnd(int fd, const std::string& path, uint64_t limit,
                        absl::string_view what, std::string* bytes);

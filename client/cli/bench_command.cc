@@ -455,12 +455,12 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   report.AddJson("interrupted", JsonOf(result.interrupted));
   if (result.interrupted) {
     report.Add("", "interrupted",
-               absl::string_view("the figures cover the time until then"));
+               absl::string_view("the figures cover the time before it"));
   }
   if (!result.ended.ok()) {
     report.Add("ended_by", "", absl::string_view(result.ended.message()));
     report.Add("", "ended early",
-               absl::StrFormat("after %.1f s, which the figures cover: %s",
+               absl::StrFormat("after %.1f s: %s; the figures cover this time",
                                result.seconds, result.ended.message()));
   }
   return report;

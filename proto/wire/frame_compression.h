@@ -25,7 +25,7 @@
 
 namespace millrace {
 
-// Larger frames are sent as they are. Senders use 256 KiB.
+// Larger frames are sent as they are. Senders use kFrameDataBytes.
 inline constexpr uint64_t kMaxCompressedFrameBytes = 4 << 20;
 
 struct CompressedFrame {

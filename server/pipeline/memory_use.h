@@ -33,7 +33,7 @@ struct MemoryNeeds {
   // smaller, at least one.
   uint64_t most_threads = 0;
   uint64_t scratch_each = 0;  // of a thread that decodes
-  uint64_t read_threads = 0;  // the most that there may be
+  uint64_t read_threads = 0;  // upper bound of their number
   // Whether a dataset's Read() waits itself, so that samples are kept which
   // have been read ahead.
   bool reads_wait = false;

@@ -44,7 +44,7 @@ class ReadAhead {
   struct Options {
     uint32_t threads = 1;       // at first, at least 1
     uint32_t most_threads = 0;  // that SetThreads() may ask for; 0: `threads`
-    uint64_t buffer_bytes = 0;  // of samples that nobody has used yet
+    uint64_t buffer_bytes = 0;  // of samples that are not used yet
     // Called on one of the threads for every task.
     std::function<void(const Task& task, WorkerState& reader)> read;
   };
