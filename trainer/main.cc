@@ -27,7 +27,6 @@
 #include "trainer/error_text.h"
 #include "trainer/flags.h"
 #include "trainer/launcher.h"
-#include "trainer/progress.h"
 #include "trainer/rank_env.h"
 #include "trainer/run.h"
 
@@ -99,7 +98,7 @@ int Main(const std::vector<std::string>& arguments) {
     // An error of drawing the progress is no error of the summary.
     std::fflush(stdout);
     std::clearerr(stdout);
-    absl::FPrintF(stdout, "%s, %s, waiting for data %.1f %%",
+    absl::FPrintF(stdout, "%s, %s samples/s, waiting for data %.1f %%",
                   CountText(summary->samples, "sample"),
                   RateText(summary->samples_per_second),
                   100 * summary->stall_share);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/count_text.h"
 
 namespace millrace {
 namespace {
@@ -33,7 +34,7 @@ size_t TerminalColumns() {
 // The values after the position in the epoch, the most important first.
 std::vector<std::string> Parts(const Progress::State& state) {
   return {absl::StrFormat("  loss %.4f", state.loss),
-          absl::StrCat("  ", RateText(state.samples_per_second)),
+          absl::StrCat("  ", RateText(state.samples_per_second), " samples/s"),
           absl::StrFormat("  %s left", FormatClock(state.seconds_left)),
           absl::StrFormat("  waiting %.1f %%", 100 * state.stall_share)};
 }
@@ -61,12 +62,6 @@ std::string FormatClock(double seconds) {
     return absl::StrFormat("%d:%02d:%02d", hours, all / 60 % 60, all % 60);
   }
   return absl::StrFormat("%d:%02d", all / 60, all % 60);
-}
-
-std::string RateText(double samples_per_second) {
-  std::string text = absl::StrFormat("%.0f", samples_per_second);
-  for (size_t i = text.size(); i > 3;) text.insert(i -= 3, ",");
-  return text + " samples/s";
 }
 
 std::string FormatState(const Progress::State& state) {

@@ -60,9 +60,6 @@ std::string FormatState(const Progress::State& state);
 // "epoch 1/8 [=====>              ] 120/468  loss 0.5312  18,204 samples/s ..."
 std::string FormatBar(const Progress::State& state, size_t columns);
 
-// "18,204 samples/s"
-std::string RateText(double samples_per_second);
-
 // "0:04", "12:30", "3:05:00"; "-" for a value that is no time.
 std::string FormatClock(double seconds);
 

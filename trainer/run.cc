@@ -473,11 +473,11 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   summary_.loss.push_back(losses_->total() / samples);
   monitor_->Report(place_.steps, {{"Loss/train_epoch", summary_.loss.back()},
                                   {"Train/epoch_seconds", times.seconds}});
-  progress_.Line(
-      absl::StrFormat("epoch %d/%d: loss %.4f, %.2f s, %s, waiting %.1f %%",
-                      epoch + 1, config_.epochs, summary_.loss.back(),
-                      times.seconds, RateText(samples / times.seconds),
-                      100 * times.share(times.data_seconds)));
+  progress_.Line(absl::StrFormat(
+      "epoch %d/%d: loss %.4f, %.2f s, %s samples/s, waiting %.1f %%",
+      epoch + 1, config_.epochs, summary_.loss.back(), times.seconds,
+      RateText(samples / times.seconds),
+      100 * times.share(times.data_seconds)));
   if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
     progress_.Line(
         absl::StrFormat("  loss scale %.10g, %d steps skipped so far",
