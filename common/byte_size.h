@@ -2,6 +2,7 @@
 //
 //   ParseByteSize("1.5GiB")  -> 1610612736
 //   FormatByteSize(1610612736) -> "1.5 GiB"
+//   FormatExactByteSize(6291467) -> "6 MiB (6291467 bytes)"
 
 #ifndef MILLRACE_COMMON_BYTE_SIZE_H_
 #define MILLRACE_COMMON_BYTE_SIZE_H_
@@ -23,6 +24,10 @@ absl::StatusOr<uint64_t> ParseByteSize(absl::string_view text);
 // At most four digits and the largest unit of 1024 that fits: "0 B",
 // "1023 B", "64 KiB", "11.7 GiB".
 std::string FormatByteSize(uint64_t bytes);
+
+// The same, with the number of bytes where rounding hides it: for a size that a
+// sentence compares with another one.
+std::string FormatExactByteSize(uint64_t bytes);
 
 }  // namespace millrace
 

@@ -360,7 +360,7 @@ void AddStages(const BenchResult& result, Report& report) {
   std::vector<std::string> text;
   for (const auto& [name, value] : stages) {
     json.Add(name, value);
-    text.push_back(absl::StrFormat("%s %.3g", name, value));
+    text.push_back(absl::StrCat(name, " ", RateText(value)));
   }
   report.Add("", "ms per batch on the servers",
              absl::string_view(absl::StrJoin(text, ", ")));
@@ -374,8 +374,8 @@ void AddWaits(const BenchWaits& waits, Report& report) {
   const double inside_p99 = ms(waits.inside().Percentile(99));
   if (waits.inside().count() > 0) {
     report.Add("", "wait for a batch",
-               absl::StrFormat("median %.3g ms, 99th percentile %.3g ms",
-                               inside, inside_p99));
+               absl::StrFormat("median %s ms, 99th percentile %s ms",
+                               RateText(inside), RateText(inside_p99)));
   }
   report.Add("step_wait_ms", "", inside, "");
   report.Add("step_wait_p99_ms", "", inside_p99, "");
@@ -388,7 +388,8 @@ void AddWaits(const BenchWaits& waits, Report& report) {
     report.Add(
         "",
         absl::StrCat("wait at ", CountText(borders.count(), "epoch border")),
-        absl::StrFormat("median %.3g ms, longest %.3g ms", border, longest));
+        absl::StrFormat("median %s ms, longest %s ms", RateText(border),
+                        RateText(longest)));
   }
   report.Add("borders", "", borders.count());
   report.Add("border_wait_ms", "", border, "");

@@ -374,8 +374,8 @@ bool IsTooShort(const RunTimes& times) {
 std::string TooShortText(const RunTimes& times) {
   if (!IsTooShort(times)) return "";
   return absl::StrFormat(
-      "too short to judge: %s in %.3g s; train at least %d steps and %.0f s",
-      CountText(times.steps, "step"), times.seconds, kMinRunSteps,
+      "too short to judge: %s in %s s; train at least %d steps and %.0f s",
+      CountText(times.steps, "step"), RateText(times.seconds), kMinRunSteps,
       kMinRunSeconds);
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/cgroup.h"
 #include "common/logging.h"
 #include "common/mutex.h"
@@ -227,9 +228,10 @@ class EngineImpl final : public Engine {
     if (key.size() > kMaxSpecBytes) {
       return WithErrorDetail(
           absl::InvalidArgumentError(absl::StrCat(
-              "the pipeline spec has ", spec.ByteSizeLong(), " bytes, or ",
-              key.size(), " with all defaults written out; the maximum is ",
-              kMaxSpecBytes)),
+              "the pipeline spec takes ", FormatByteSize(spec.ByteSizeLong()),
+              ", or ", FormatExactByteSize(key.size()),
+              " with all defaults written out; the maximum is ",
+              FormatByteSize(kMaxSpecBytes))),
           MakeErrorDetail("plan"));
     }
     // Two threads may miss here and both build. Insert() keeps the first
@@ -442,10 +444,12 @@ class EngineImpl final : public Engine {
     if (spec.ByteSizeLong() <= kMaxSpecBytes) {
       return WithErrorDetail(CheckSpecCounts(spec), MakeErrorDetail("plan"));
     }
-    return WithErrorDetail(absl::InvalidArgumentError(absl::StrCat(
-                               "the pipeline spec has ", spec.ByteSizeLong(),
-                               " bytes; the maximum is ", kMaxSpecBytes)),
-                           MakeErrorDetail("plan"));
+    return WithErrorDetail(
+        absl::InvalidArgumentError(
+            absl::StrCat("the pipeline spec takes ",
+                         FormatExactByteSize(spec.ByteSizeLong()),
+                         "; the maximum is ", FormatByteSize(kMaxSpecBytes))),
+        MakeErrorDetail("plan"));
   }
 
   // Counts a spec that waits to be built, until RemoveOpening().
@@ -459,9 +463,10 @@ class EngineImpl final : public Engine {
     // connection sends.
     if (opening_bytes_ + bytes + own > kMaxOpeningBytes) {
       return AskAgain(absl::StrCat(
-          "the pipeline specs that wait to be built have ", opening_bytes_,
-          " of ", kMaxOpeningBytes, " bytes, ", own,
-          " of them from this connection: retry, or request from another "
+          "the pipeline specs that wait to be built take ",
+          FormatByteSize(opening_bytes_), " of ",
+          FormatByteSize(kMaxOpeningBytes), ", ", FormatByteSize(own),
+          " of this size from this connection: retry, or request from another "
           "server"));
     }
     opening_[connection] += bytes;
@@ -486,8 +491,9 @@ class EngineImpl final : public Engine {
         absl::FailedPreconditionError(absl::StrCat(
             "the pipeline of ", resolved.sources_size(), " sources, ",
             resolved.transforms_size(), " transforms and ",
-            resolved.outputs_size(), " outputs needs about ", bytes,
-            " bytes, and this server has ", cache_.max_bytes(),
+            resolved.outputs_size(), " outputs needs about ",
+            FormatExactByteSize(bytes), ", and this server has ",
+            FormatByteSize(cache_.max_bytes()),
             " for pipelines: use fewer sources or transforms",
             PipelineAdvice(bytes))),
         MakeErrorDetail("plan"));
@@ -534,11 +540,11 @@ class EngineImpl final : public Engine {
     const uint64_t bytes = PipelineBytes(resolved);
     std::shared_ptr<const void> room = cache_.TakeRoom(bytes);
     if (room != nullptr) return room;
-    return AskAgain(
-        absl::StrCat("the pipelines in use need ", cache_.used_bytes(), " of ",
-                     cache_.max_bytes(),
-                     " bytes for pipelines, and this pipeline needs about ",
-                     bytes, ": retry, or request from another server"));
+    return AskAgain(absl::StrCat(
+        "the pipelines in use need ", FormatByteSize(cache_.used_bytes()),
+        " of the ", FormatByteSize(cache_.max_bytes()),
+        " for pipelines, and this pipeline needs about ", FormatByteSize(bytes),
+        ": retry, or request from another server"));
   }
 
   static std::string PipelineAdvice(uint64_t bytes) {
@@ -740,11 +746,11 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   limit.scratch = use.scratch_each;
   ByteBudget::Reservation held;
   if (!options.budget->TryReserve(use.held(), &held)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the memory budget of ", use.budget, " bytes has ",
-                     options.budget->used(),
-                     " in use before the engine starts, which needs ",
-                     use.held(), " for its threads: raise --memory_budget"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the memory budget of ", FormatByteSize(use.budget), " has ",
+        FormatByteSize(options.budget->used()),
+        " in use before the engine starts, which needs ",
+        FormatByteSize(use.held()), " for its threads: raise --memory_budget"));
   }
   return std::make_unique<EngineImpl>(
       options, std::move(catalog), std::move(infos), std::move(make_stage), use,

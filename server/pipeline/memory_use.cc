@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/count_text.h"
 
 namespace millrace {
@@ -36,21 +37,23 @@ constexpr uint64_t kFineSteps = 1024;
 
 std::string MemoryUse::Sentence() const {
   std::string text = absl::StrCat(
-      "the memory budget of ", budget, " bytes less ", scratch(),
-      " for decoding (", CountText(threads, "thread"), " x ", scratch_each,
-      "), ",
+      "the memory budget of ", FormatByteSize(budget), " less ",
+      FormatByteSize(scratch()), " for decoding (",
+      CountText(threads, "thread"), " x ", FormatByteSize(scratch_each), "), ",
       more_scratch == 0 ? ""
       : more_threads == 0
-          ? absl::StrCat(more_scratch, " for more threads, too few for one, ")
-          : absl::StrCat(more_scratch, " for up to ", more_threads,
-                         " more threads, "),
-      read_buffers, " for samples read ahead, ", recycled,
-      " for recycled batches, ", pipelines, " for pipelines",
+          ? absl::StrCat(FormatByteSize(more_scratch),
+                         " for more threads, too few for one, ")
+          : absl::StrCat(FormatByteSize(more_scratch), " for up to ",
+                         CountText(more_threads, "more thread"), ", "),
+      FormatByteSize(read_buffers), " for samples read ahead, ",
+      FormatByteSize(recycled), " for recycled batches, ",
+      FormatByteSize(pipelines), " for pipelines",
       file_metadata == 0 ? ""
-                         : absl::StrCat(", ", file_metadata,
+                         : absl::StrCat(", ", FormatByteSize(file_metadata),
                                         " for the footers of Parquet files"),
-      " and ", elsewhere, " for caches leaves ");
-  if (batches > 0) absl::StrAppend(&text, batches);
+      " and ", FormatByteSize(elsewhere), " for caches leaves ");
+  if (batches > 0) absl::StrAppend(&text, FormatExactByteSize(batches));
   return text;
 }
 
@@ -89,9 +92,11 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
 
 std::string BatchMemory::Sentence() const {
   return absl::StrCat(
-      "a batch takes ", reserved(), " bytes (", rows, " rows x ", row_bytes,
-      " bytes = ", payload, " with alignment, plus up to ", beside,
-      " to build the batch); ", budget / std::max<uint64_t>(1, reserved()),
+      "a batch takes ", FormatByteSize(reserved()), " (",
+      CountText(rows, "row"), " x ", row_bytes,
+      " bytes = ", FormatByteSize(payload), " with alignment, plus up to ",
+      FormatByteSize(beside), " to build the batch); ",
+      budget / std::max<uint64_t>(1, reserved()),
       " of these batches fit at a time: ", budget_arithmetic, " for batches");
 }
 
@@ -99,8 +104,7 @@ uint64_t PipelineRoom(uint64_t budget) {
   return std::min(kMaxPipelineBytes, budget / kPipelineShare);
 }
 
-uint64_t LargerBudget(uint64_t from,
-                      absl::FunctionRef<bool(uint64_t)> works) {
+uint64_t LargerBudget(uint64_t from, absl::FunctionRef<bool(uint64_t)> works) {
   // Not a binary search: a budget with room for more threads may be too small
   // although a smaller budget is large enough.
   for (uint64_t mib = from / kMiB + 1; mib <= kMaxMiB;

@@ -249,6 +249,8 @@ TEST(Doctor, SaysWhenARunIsTooShort) {
   run.times.steps = 9;
   EXPECT_THAT(TooShortText(run.times),
               HasSubstr("too short to judge: 9 steps in 100 s"));
+  run.times.seconds = 1710;  // once written as 1.71e+03 s
+  EXPECT_THAT(TooShortText(run.times), HasSubstr("9 steps in 1,710 s"));
   run.times.steps = 10;
   EXPECT_EQ(TooShortText(run.times), "");
   run.times.seconds = 0.02;

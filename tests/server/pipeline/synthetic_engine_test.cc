@@ -265,7 +265,8 @@ TEST_F(SyntheticEngineTest, ReadyBatchesThatDoNotFitAreRefusedByArithmetic) {
   const auto bytes = (*pipeline)->MaxPayloadBytes(1);
   EXPECT_TRUE(absl::IsFailedPrecondition(bytes.status())) << bytes.status();
   EXPECT_THAT(std::string(bytes.status().message()),
-              HasSubstr("64 of 120192 bytes must fit into half of the memory"));
+              HasSubstr("64 of 117 KiB (120192 bytes) must fit into half of "
+                        "the memory"));
   EXPECT_TRUE((*pipeline)->MaxPayloadBytes(12).ok());
 }
 
