@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/bench_plot.h"
+#include "client/cli/bench_progress.h"
 #include "client/cli/bench_run.h"
 #include "client/cli/bench_server.h"
 #include "client/cli/bench_sweep.h"
@@ -543,13 +544,13 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   Bench bench(flags, signals);
   absl::Status first_error;
   PipelineSpec spec;
+  BenchProgress progress(stderr, isatty(STDERR_FILENO) == 1);
   // Round by round, so that a change of the machine affects all settings.
   for (uint32_t round = 0; round < flags.rounds; ++round) {
     for (BenchRow& row : rows) {
       if (signals.signal() != 0) break;
       if (!row.error.empty()) continue;
-      std::fprintf(stderr, "round %u of %u: %s\n", round + 1, flags.rounds,
-                   row.setting.Name().c_str());
+      progress.Round(round + 1, flags.rounds, row.setting.Name());
       const absl::StatusOr<BenchResult> result = bench.Run(row.setting);
       if (result.ok() && result->ended.ok()) {
         // An interrupted round does not count.
@@ -565,6 +566,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
       }
     }
   }
+  progress.Clear();
   const std::string best = BestSetting(rows);
   if (best.empty()) {
     if (!first_error.ok()) return first_error;
