@@ -52,7 +52,7 @@ constexpr int64_t kLongTaskNanos = 5'000'000;
 constexpr uint64_t kLargeImagesShare = 4;
 // Lower bound of the bytes for pipelines, so that a small budget has room for a
 // few ordinary pipelines.
-constexpr uint64_t kLeastPipelineBytes = 1 << 20;
+constexpr uint64_t kMinPipelineBytes = 1 << 20;
 // Max bytes of specs (as protobuf stores them) that wait to be built. One
 // connection gets at most half of what the other connections leave
 // (AddOpening()). A choice: hundreds of ordinary specs.
@@ -61,7 +61,7 @@ constexpr uint64_t kMaxOpeningBytes = 8 << 20;
 constexpr size_t kSharesShown = 10;
 // Stats leaves out clients whose pipelines take less than this share of the
 // workers' time to build.
-constexpr double kLeastOpeningShare = 0.01;
+constexpr double kMinOpeningShare = 0.01;
 // Replaces the dataset's name for clients that open pipelines.
 constexpr char kOpening[] = "(opening pipelines)";
 
@@ -132,7 +132,7 @@ class EngineImpl final : public Engine {
         operators_(NewLoadedOperatorCatalog(options.operators)),
         weights_(options.dataset_weights),
         cache_(options.max_cached_pipelines,
-               std::max(use.pipelines, kLeastPipelineBytes)),
+               std::max(use.pipelines, kMinPipelineBytes)),
         workers_(use.threads + use.more_threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
     pool_ = std::make_shared<BufferPool>(use.recycled, options.budget);
@@ -384,8 +384,7 @@ class EngineImpl final : public Engine {
     stats.pipeline_bytes = cache_.used_bytes();
     for (FairQueue::Share& share : scheduler_->Shares(2 * kSharesShown)) {
       if (stats.clients.size() == kSharesShown) break;
-      if (share.dataset == kOpening &&
-          share.recent_share < kLeastOpeningShare) {
+      if (share.dataset == kOpening && share.recent_share < kMinOpeningShare) {
         continue;
       }
       ClientShare& client = stats.clients.emplace_back();

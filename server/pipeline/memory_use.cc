@@ -86,7 +86,7 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   use.file_metadata = needs.file_metadata;
   use.elsewhere = elsewhere;
   const uint64_t taken = use.held() + elsewhere;
-  if (taken + kLeastBatchBytes < budget) use.batches = budget - taken;
+  if (taken + kMinBatchBytes < budget) use.batches = budget - taken;
   return use;
 }
 

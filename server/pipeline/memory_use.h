@@ -19,7 +19,7 @@
 namespace millrace {
 
 // Bytes of a batch beside its payload, at least: header, job and bookkeeping.
-inline constexpr uint64_t kLeastBatchBytes = 4096;
+inline constexpr uint64_t kMinBatchBytes = 4096;
 
 // Bytes that a worker thread may keep for samples that are not yet in a batch,
 // if the number of threads adapts: reserved together with its scratch.
