@@ -154,7 +154,7 @@ class EngineImpl final : public Engine {
     if (options.read_threads > 0) {
       ahead_ = std::make_unique<ReadAhead>(ReadAhead::Options{
           .threads = options.read_threads,
-          .most_threads = static_cast<uint32_t>(use.read_threads),
+          .max_threads = static_cast<uint32_t>(use.read_threads),
           .buffer_bytes = use.read_buffers,
           .read = [](const Scheduler::Task& task, WorkerState& reader) {
             StepRun::Read(task, reader);
@@ -163,7 +163,7 @@ class EngineImpl final : public Engine {
     timer_ = std::make_unique<DeadlineTimer>("mr-admission");
     scheduler_ = std::make_unique<Scheduler>(Scheduler::Options{
         .threads = static_cast<uint32_t>(use.threads),
-        .most_threads = static_cast<uint32_t>(workers_.size()),
+        .max_threads = static_cast<uint32_t>(workers_.size()),
         .run =
             [this](uint32_t worker, const Scheduler::Task& task) {
               StepRun::Work(task, workers_[worker]);
@@ -370,10 +370,10 @@ class EngineImpl final : public Engine {
   Stats stats() const override {
     Stats stats;
     stats.threads = scheduler_->threads();
-    stats.most_threads = scheduler_->most_threads();
+    stats.max_threads = scheduler_->max_threads();
     if (ahead_ != nullptr) {
       stats.read_threads = ahead_->threads();
-      stats.most_read_threads = ahead_->most_threads();
+      stats.max_read_threads = ahead_->max_threads();
     }
     stats.thread_changes = tuning_->Changes();
     stats.bad_samples = tally_.bad_samples.load(std::memory_order_relaxed);
@@ -683,7 +683,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
   if (options.adapt_threads) {
     const uint64_t of_cpus =
         uint64_t{Engine::kMaxAdaptiveThreadsOfCpu} * AvailableCpus();
-    needs.most_threads = std::max(
+    needs.max_threads = std::max(
         {needs.threads, uint64_t{Engine::kMaxAdaptiveThreads}, of_cpus});
   }
   needs.read_threads = options.read_threads;

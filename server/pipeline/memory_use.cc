@@ -62,7 +62,7 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   MemoryUse use;
   use.budget = budget;
   use.threads = needs.threads;
-  if (needs.most_threads > 0) {
+  if (needs.max_threads > 0) {
     // Both are bytes and not thread counts, so that a larger budget makes no
     // other part smaller.
     uint64_t first = needs.threads * needs.scratch_each;
@@ -72,7 +72,7 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
     }
     const uint64_t each = needs.scratch_each + kStagingBytes;
     use.more_scratch = first - use.threads * needs.scratch_each +
-                       std::min((needs.most_threads - needs.threads) * each,
+                       std::min((needs.max_threads - needs.threads) * each,
                                 budget / kMoreScratchShare);
     use.more_threads = use.more_scratch / each;
   }

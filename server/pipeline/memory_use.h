@@ -31,7 +31,7 @@ struct MemoryNeeds {
   // Above 0: the number adapts, up to this number (at least `threads`) if the
   // budget has room. A small budget is then not refused: the initial number is
   // smaller, at least one.
-  uint64_t most_threads = 0;
+  uint64_t max_threads = 0;
   uint64_t scratch_each = 0;  // of a thread that decodes
   uint64_t read_threads = 0;  // upper bound of their number
   // Whether a dataset's Read() waits itself, so that samples are kept which

@@ -58,7 +58,7 @@ TEST(MemoryUse, SaysWhatTakesIt) {
 // "11 MiB for up to 0 more threads".
 TEST(MemoryUse, APartWithoutRoomForAThreadIsForNone) {
   MemoryNeeds needs = Needs();
-  needs.most_threads = 64;
+  needs.max_threads = 64;
   const MemoryUse few = PlanMemory(needs, 300 * kMiB, 0);
   ASSERT_GT(few.more_scratch, 0u);
   ASSERT_EQ(few.more_threads, 0u);
@@ -112,7 +112,7 @@ TEST(MemoryUse, TheSmallestBudgetWorksAndTheNextSmallerDoesNot) {
 // Room for the threads that may come is set aside at the start.
 TEST(MemoryUse, ThreadsThatMayComeHaveTheirRoom) {
   MemoryNeeds needs = Needs();
-  needs.most_threads = 64;
+  needs.max_threads = 64;
   const MemoryUse use = PlanMemory(needs, 4096 * kMiB, 0);
   EXPECT_EQ(use.threads, 4u);
   EXPECT_EQ(use.more_scratch, 256 * kMiB);
@@ -124,13 +124,13 @@ TEST(MemoryUse, ThreadsThatMayComeHaveTheirRoom) {
                         "threads, "));
   // All that may be, and no more.
   EXPECT_EQ(PlanMemory(needs, 1024 * 1024 * kMiB, 0).more_threads, 60u);
-  needs.most_threads = needs.threads;
+  needs.max_threads = needs.threads;
   EXPECT_EQ(PlanMemory(needs, 4096 * kMiB, 0).more_scratch, 0u);
 }
 
 TEST(MemoryUse, WhereTheNumberAdaptsLittleMemoryMeansFewerThreads) {
   MemoryNeeds needs = Needs();
-  needs.most_threads = 64;
+  needs.max_threads = 64;
   EXPECT_EQ(PlanMemory(needs, 200 * kMiB, 0).threads, 2u);
   EXPECT_GT(PlanMemory(needs, 200 * kMiB, 0).batches, 0u);
   EXPECT_EQ(PlanMemory(needs, 90 * kMiB, 0).threads, 1u);
@@ -140,7 +140,7 @@ TEST(MemoryUse, WhereTheNumberAdaptsLittleMemoryMeansFewerThreads) {
 // What SmallestBudget() relies on.
 TEST(MemoryUse, ALargerBudgetNeverLeavesLess) {
   MemoryNeeds needs = Needs();
-  needs.most_threads = 64;
+  needs.max_threads = 64;
   needs.reads_wait = true;
   uint64_t before = 0;
   for (uint64_t budget = 16 * kMiB; budget < 8192 * kMiB; budget += kMiB) {
