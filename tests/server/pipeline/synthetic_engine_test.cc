@@ -319,7 +319,9 @@ TEST_F(SyntheticEngineTest, AllReadyBatchesTogetherLeaveHalfOfTheMemory) {
   ASSERT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
   EXPECT_GT(GetErrorDetail(refused.status()).retry_delay_ms(), 0);
   EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("for all ready batches together"));
+              AllOf(HasSubstr("no memory for 9 ready batches: "),
+                    HasSubstr(" MiB are needed, but of the "),
+                    HasSubstr("for all ready batches together")));
   EXPECT_EQ(budget_->used(), used);
   arrivals.TakeBatches();
   // The worker that told of its end may hold the run a moment longer.
