@@ -19,6 +19,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kFields[] =
