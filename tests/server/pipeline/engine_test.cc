@@ -459,7 +459,8 @@ TEST_F(EngineTest, ASpecThatGrowsTooLargeIsRefusedWhenItIsOpened) {
   const absl::Status status =
       engine->Open(Spec("sources { dataset: 'wide' } batch_size: 1")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the maximum is 64 KiB"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the maximum is 64 KiB"));
 }
 
 TEST_F(EngineTest, ABatchLargerThanTheBudgetIsRefusedWithTheArithmetic) {
