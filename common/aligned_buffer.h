@@ -1,4 +1,4 @@
-// AlignedBuffer is memory that is kept from one piece of work to the next and
+// AlignedBuffer is memory that is reused from one piece of work to the next and
 // only grows: scratch of a worker. It is not a container: growing does not keep
 // the contents, and nothing is initialised.
 //

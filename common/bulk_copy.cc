@@ -15,7 +15,7 @@ void BulkCopy(void* to, const void* from, size_t bytes) {
   constexpr size_t kLine = 64;
   auto* out = static_cast<uint8_t*>(to);
   const auto* in = static_cast<const uint8_t*>(from);
-  // Whole lines only: a part of one would be read after all.
+  // Whole cache lines only: the CPU would read the rest of a partial line.
   size_t head = -reinterpret_cast<uintptr_t>(out) % kLine;
   if (bytes < head + kLine) head = bytes;
   std::memcpy(out, in, head);
@@ -35,7 +35,7 @@ void BulkCopy(void* to, const void* from, size_t bytes) {
     _mm_stream_si128(to16 + 3, d);
   }
   std::memcpy(out, in, bytes);
-  // Such stores are not ordered with later ones otherwise.
+  // Without the fence, these stores are not ordered before later ones.
   _mm_sfence();
 }
 

@@ -94,7 +94,7 @@ void ByteBudget::Give(uint64_t bytes) {
 void ByteBudget::Pump() {
   // Several threads may be here: each grant is taken from the queue and counted
   // under one lock, so none is made twice, and the last thread that frees bytes
-  // looks after it. `granted` may come back here, by a reservation that it
+  // continues after it. `granted` may call this again, by a reservation that it
   // drops; each level makes progress, for the waiter that it grants is out of
   // the queue.
   while (true) {

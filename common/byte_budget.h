@@ -72,7 +72,7 @@ class ByteBudget {
   void Repay(uint64_t bytes);
 
   // `reclaim` is called without locks on a thread that was just granted bytes,
-  // of which so many are borrowed: it frees and repays at least these, as far
+  // of which `bytes` are borrowed: it frees and repays at least these, as far
   // as it still has them. Replaces the one before.
   void SetReclaim(std::function<void(uint64_t bytes)> reclaim);
 

@@ -84,4 +84,11 @@ std::string FormatByteSize(uint64_t bytes) {
   return absl::StrCat(number, " ", kNames[unit]);
 }
 
+std::string FormatExactByteSize(uint64_t bytes) {
+  const std::string text = FormatByteSize(bytes);
+  const absl::StatusOr<uint64_t> shown = ParseByteSize(text);
+  if (shown.ok() && *shown == bytes) return text;
+  return absl::StrCat(text, " (", bytes, " bytes)");
+}
+
 }  // namespace millrace

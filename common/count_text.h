@@ -4,6 +4,7 @@
 //   CountText(0, "batch", "batches")   ->  "0 batches"
 //   GroupedText(17099.6)               ->  "17,100"
 //   RateText(17099.6), RateText(0.417) ->  "17,100", "0.417"
+//   RateText(1708.4)                   ->  "1,708", not "1.71e+03"
 
 #ifndef MILLRACE_COMMON_COUNT_TEXT_H_
 #define MILLRACE_COMMON_COUNT_TEXT_H_
@@ -34,7 +35,7 @@ inline std::string GroupedText(double value) {
   return digits;
 }
 
-// Below 100: three significant digits.
+// A measured value (a rate, milliseconds): below 100, three significant digits.
 inline std::string RateText(double rate) {
   return rate < 100 ? absl::StrFormat("%.3g", rate) : GroupedText(rate);
 }

@@ -36,7 +36,7 @@ bool CpuWasChecked();
 
 }  // namespace millrace
 
-// x86-64 alone: elsewhere libraries are compiled for what every CPU has.
+// x86-64 only: on others, libraries are compiled for what every CPU has.
 #if defined(__x86_64__)
 #define MR_CHECK_CPU(program)                                       \
   static void MrCheckCpu() { millrace::RequireCpu(program); }       \

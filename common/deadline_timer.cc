@@ -43,7 +43,7 @@ bool DeadlineTimer::Cancel(Id id) {
   std::function<void()> dropped;
   MutexLock lock(mu_);
   const auto time = times_.find(id);
-  // It runs, has run, or never was.
+  // The function runs, has run, or was never added.
   if (time == times_.end()) return false;
   const auto call = calls_.find(std::pair(time->second, id));
   // The thread is not woken: it finds that nothing is due and sleeps on.

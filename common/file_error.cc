@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// Less room than this is none.
+// A disk with less free space than this counts as full.
 constexpr uint64_t kFullBytes = 1 << 20;
 
 uint64_t FreeBytes(absl::string_view path) {

@@ -1,7 +1,7 @@
 // Flags that have an effect only together with another flag. A program that
 // accepted such a flag alone would silently ignore what its user wants.
 //
-// Pure functions, safe from any thread. Knows no parser: who parses says which
+// Pure functions, safe from any thread. Knows no parser: the caller says which
 // flags were given.
 //
 //   const std::vector<FlagNeed> needs = {{"plot", {"sweep", "rounds"}}};

@@ -14,8 +14,8 @@
 namespace millrace {
 
 // Two digits a byte, either case; no bytes of an empty text. InvalidArgument
-// quotes the start of the text and says that it is not hexadecimal; who calls
-// adds where it was found.
+// quotes the start of the text and says that it is not hexadecimal; the caller
+// adds the place where the text was found.
 absl::StatusOr<std::string> ParseHex(absl::string_view text);
 
 }  // namespace millrace

@@ -32,7 +32,7 @@ HostCpu ParseHostCpu(absl::string_view stat, double ticks_per_second);
 HostCpu ReadHostCpu();
 
 // CPU time of the programs that are not ours, which took `own_seconds` between
-// the two looks. At least 0: the kernel counts in ticks.
+// the two readings. At least 0: the kernel counts in ticks.
 double OtherCpuSeconds(const HostCpu& before, const HostCpu& after,
                        double own_seconds);
 

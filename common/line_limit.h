@@ -5,7 +5,7 @@
 // Thread-safe. Places are few: those in the source of the library.
 //
 //   if (const auto before = limit.Pass(file, line, now)) {
-//     Write(text, *before);  // and so many lines of this place before
+//     Write(text, *before);  // *before: suppressed lines of this place
 //   }
 //   for (const LineLimit::LeftOut& some : limit.TakeLeftOut(now)) Write(some);
 
@@ -30,7 +30,7 @@ class LineLimit {
   struct Options {
     // Lines that a place may write at once.
     int burst = 5;
-    // A place that has written `burst` lines may write one more after so long.
+    // After `burst` lines a place may write one more line per interval.
     std::chrono::milliseconds interval{10'000};
   };
 

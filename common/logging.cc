@@ -36,7 +36,7 @@ void WriteLogLine(LogSeverity severity, const char* file, int line,
                                     absl::UTCTimeZone()),
                    " ", gettid(), " ", name == nullptr ? file : name + 1, ":",
                    line, "] ", CleanText(text, max_bytes), "\n");
-  // Nothing can be done about a standard error that does not take the text.
+  // A failed write to standard error cannot be reported.
   [[maybe_unused]] ssize_t bytes =
       write(STDERR_FILENO, written.data(), written.size());
 }

@@ -5,7 +5,7 @@
 //   MR_LOG_EVERY(WARNING, absl::Seconds(1)) << "no server answers at " << name;
 //   MR_CHECK(offset <= size) << "our own bug";   // never for foreign bytes
 //
-// Bytes of peers and files may stand in a message: it is one line of readable
+// A message may contain bytes of peers and files: it is one line of readable
 // UTF-8 all the same (clean_text.h), of kMaxLogBytes at most.
 //
 // Thread-safe: a message is written with one write().
@@ -31,7 +31,7 @@ enum class LogSeverity { kDEBUG, kINFO, kWARNING, kERROR, kFATAL };
 // environment variable MILLRACE_LOG_LEVEL is "debug".
 void SetMinLogSeverity(LogSeverity severity);
 
-// Of a message; the rest is cut off.
+// Max size of a message; the rest is cut off.
 inline constexpr size_t kMaxLogBytes = 4096;
 
 // What MR_LOG writes, for lines of a library: with the place in its source, and
@@ -63,7 +63,7 @@ struct Voidify {
 class EveryGate {
  public:
   bool Pass(absl::Duration interval) {
-    // Of the steady clock: a system clock that is set back silences nothing.
+    // The steady clock: a system clock that is set back silences no line.
     const int64_t now = absl::ToInt64Nanoseconds(
         absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()));
     int64_t next = next_ns_.load(std::memory_order_relaxed);

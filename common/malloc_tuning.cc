@@ -6,8 +6,8 @@ namespace millrace {
 
 void SetMallocThresholds() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
-  // The first call ends glibc's own adaptation of this one; 32 MiB is the
-  // most that it may be.
+  // The first call ends glibc's adaptation of this threshold; 32 MiB is its
+  // upper bound.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
 }
 

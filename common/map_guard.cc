@@ -99,7 +99,7 @@ void Forward(int number, siginfo_t* info, void* context) {
     previous.sa_handler(number);
     return;
   }
-  // By default the signal ends the process. Of a fault the read is repeated
+  // By default the signal ends the process. After a fault, the read is repeated
   // after the return, and ends the process at its own place; a signal that a
   // program sent has to be sent again.
   struct sigaction action = {};

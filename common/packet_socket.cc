@@ -93,7 +93,7 @@ absl::StatusOr<UniqueFd> ListenForPackets(const std::string& name) {
       listen(socket->get(), kBacklog) != 0) {
     return SocketError("cannot listen on the", name, errno);
   }
-  // Connecting takes the right to write; the folder says who gets here.
+  // Connecting needs write permission; the folder's permissions limit access.
   if (name[0] != '@' && chmod(name.c_str(), 0666) != 0) {
     return SocketError("cannot set the permissions of the", name, errno);
   }
@@ -180,7 +180,7 @@ Received ReceivePacket(int socket, void* packet, size_t capacity, size_t* bytes,
   attached->Reset();
   *bytes = 0;
   iovec part = {packet, capacity};
-  // Room for some more than we take, so that none gets lost unclosed.
+  // More than is accepted, so that no descriptor is left open by mistake.
   constexpr size_t kMaxAttached = 8;
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxAttached * sizeof(int))];
   msghdr message = {};

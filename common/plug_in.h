@@ -30,7 +30,7 @@ struct PlugIn {
   std::string where_broken;   // what to do where it does not load
 };
 
-// Where the library may lie, best first: in lib/ beside the program, in lib/
+// Paths of the library, best first: in lib/ beside the program, in lib/
 // beside the program's folder.
 std::vector<std::string> PlugInPaths(absl::string_view file);
 

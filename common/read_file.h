@@ -17,20 +17,20 @@
 
 namespace millrace {
 
-// Of a text that a person writes. A larger file is another one than was meant.
+// Max size of a text file that a person writes. A larger file is a mistake.
 inline constexpr uint64_t kMaxTextFileBytes = 16 << 20;
 inline constexpr uint64_t kNoFileLimit = UINT64_MAX;
 
-// Also of a pipe, whose writer is waited for: after a second without bytes a
-// log line says so, and a signal that StopSignals holds ends the wait.
-// `what` names the file in an error: "the configuration"; empty: by its path
-// alone. InvalidArgument: the file has more than `limit` bytes. Cancelled:
-// stopped by a signal while waiting for a pipe. Otherwise errors as FileError()
-// makes them.
+// Reads a pipe, too, and waits for its writer: after a second without bytes it
+// logs a line, and a signal that StopSignals holds ends the wait. `what` names
+// the file in an error: "the configuration"; empty: the path names it.
+// InvalidArgument: the file has more than `limit` bytes. Cancelled: stopped by
+// a signal while it waited for a pipe. Otherwise errors as FileError() makes
+// them.
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit,
                                      absl::string_view what = "");
 
-// The same of an open file, which is closed. Replaces `bytes`, whose memory is
+// The same for an open file, which it closes. Replaces `bytes`, whose memory is
 // used again.
 absl::Status ReadToEnd(int fd, const std::string& path, uint64_t limit,
                        absl::string_view what, std::string* bytes);

@@ -1,5 +1,5 @@
 // Reading files that were found in a folder or that must be mapped or read
-// twice: what is no regular file is refused, since it could block for ever.
+// twice. Files that are not regular are refused, because they could block.
 // A text that the user has named, perhaps as a pipe, is read by
 // common/read_file.h.
 //

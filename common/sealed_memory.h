@@ -1,6 +1,6 @@
 // SealedMemory is memory that one process writes and others read: an anonymous
 // file (memfd) whose size is fixed and which can be mapped for writing only by
-// its maker. It lives as long as somebody maps it, and leaves nothing in any
+// its creator. It lives as long as a process maps it, and leaves nothing in any
 // file system.
 //
 // The seals are SHRINK and GROW (a reader can never be made to read past its

@@ -23,8 +23,8 @@ namespace millrace {
 void HoldStandardStreams();
 
 // A write to a pipe or socket whose reader has ended, or to a file that grows too
-// large, fails with an errno in place of a signal that ends the process without
-// a word. A handler that the program has set stays.
+// large, fails with an errno instead of a signal that ends the process without
+// a message. A handler that the program has set stays.
 void IgnoreWriteSignals();
 
 // Writes what is buffered. DataLoss: this, or an earlier write to stdout,

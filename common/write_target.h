@@ -4,7 +4,7 @@
 // nor the file that standard output goes to: follow the links first, and write
 // a special file in place.
 //
-// What it is not: no protection against somebody who changes the path between
+// What it is not: no protection against a program that changes the path between
 // this call and the next.
 //
 //   if (IsSpecialFile(path)) {

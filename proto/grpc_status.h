@@ -1,6 +1,6 @@
 // Converts statuses where they cross gRPC, in both directions. The ErrorDetail
 // travels in the status details as google.rpc.Status does, so that clients in
-// other languages can read it with what their gRPC library brings.
+// other languages can read it with their gRPC library.
 //
 // Thread-safe, pure.
 //

@@ -20,7 +20,7 @@ inline uint16_t FloatToHalf(float value) {
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
   const uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return sign | 0x7e00;
-  // 65520 lies half way between the largest half and the next power of two.
+  // 65520 is half way between the largest half and the next power of two.
   if (magnitude >= 0x477ff000) return sign | 0x7c00;
   if (magnitude >= 0x38800000) {  // 2^-14: normal
     const uint32_t rebased = magnitude - (uint32_t{112} << 23);

@@ -15,11 +15,11 @@ namespace millrace {
 // From now on a line of gRPC's or protobuf's is one line of our log, readable
 // and cut (common/logging.h, common/clean_text.h), with the place in their
 // source. Each place writes at most 5 lines at once and one in 10 s, and says
-// how many it has left out: with its next line, by SayLinesLeftOut(), or when
+// the suppressed lines: with its next line, by SayLinesLeftOut(), or when
 // the program ends.
 //
-// GRPC_VERBOSITY=info or debug, or GRPC_TRACE, in the environment: somebody
-// looks for something, and every line of gRPC's is written, of up to 64 KiB.
+// GRPC_VERBOSITY=info or debug, or GRPC_TRACE, in the environment: an operator
+// debugs, so every line of gRPC is written, up to 64 KiB a line.
 // GRPC_STACKTRACE_MINLOGLEVEL: only gRPC's own log has stack traces; it is left
 // as it is, which the log says.
 //

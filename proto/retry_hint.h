@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// `status` with the delay after which the client may ask again. `stage` names
+// `status` with the delay after which the client may retry. `stage` names
 // the component that refuses, unless the status carries one already. OK stays
 // OK.
 absl::Status WithRetryHint(absl::Status status, absl::string_view stage);

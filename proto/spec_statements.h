@@ -1,7 +1,7 @@
 // Where the statements of a text in protobuf's text format begin and end, found
 // without knowing the message: `name: value`, `name { ... }`, lists. Made for
 // texts with mistakes: where the form is broken, a statement ends at the next
-// word or bracket, and the scan goes on.
+// word or bracket, and the scan continues.
 //
 // It says nothing about what is right. Pure functions; linear in the text but
 // for nesting, of which more than kMaxStatementDepth is not looked into.

@@ -1,5 +1,5 @@
-// The bounds of a synthetic source (Source.synthetic of a spec). They keep what
-// a stranger may ask for small: a sample costs a server no memory of its own
+// Limits of a synthetic source (Source.synthetic of a spec). They bound what
+// an unknown client may request: a sample costs a server no memory
 // that is not bounded here, and a wait is short.
 //
 // Pure functions, safe from any thread.
@@ -35,7 +35,7 @@ bool IsAnyBits(const SyntheticField& field);
 // Bytes of the field of one sample. The field has been checked.
 uint64_t SyntheticFieldBytes(const SyntheticField& field);
 
-// InvalidArgument: a bound is passed, or fields contradict each other; names
+// InvalidArgument: a limit is exceeded, or fields contradict each other; names
 // the field, the bound and what to do.
 absl::Status CheckSynthetic(const Synthetic& synthetic);
 

@@ -48,7 +48,7 @@ class TensorCast {
   // One a channel; empty: none is subtracted.
   absl::Span<const float> mean() const { return mean_; }
   absl::Span<const float> stddev() const { return stddev_; }
-  // Elements of a sample lie in runs of `run` of one channel, the channels in
+  // Elements of a sample are in runs of `run` of one channel, the channels in
   // turn: 1 when the channel is the last dimension.
   uint64_t channels() const { return channels_; }
   uint64_t run() const { return run_; }

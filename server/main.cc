@@ -217,9 +217,9 @@ std::string DescribeThreads(const Engine::Stats& stats) {
     return most > now ? absl::StrCat(" (up to ", most, ")") : std::string();
   };
   return absl::StrCat(CountText(stats.threads, "worker thread"),
-                      up_to(stats.threads, stats.most_threads), ", ",
+                      up_to(stats.threads, stats.max_threads), ", ",
                       CountText(stats.read_threads, "read thread"),
-                      up_to(stats.read_threads, stats.most_read_threads));
+                      up_to(stats.read_threads, stats.max_read_threads));
 }
 
 // Ends the process at once, because nothing in a process that does not answer

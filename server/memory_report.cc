@@ -40,10 +40,9 @@ std::string DescribeFit(const std::string& name, const BatchMemory& batch,
 // columns or for itself.
 absl::Status NoRoom(const std::string& name, const absl::Status& refused,
                     const BudgetAdvice& advice, const PipelineSpec& spec) {
-  return absl::Status(
-      refused.code(),
-      absl::StrCat(name, ": ", refused.message(), "; ",
-                   advice.Sentence(kLeastBatchBytes + 1, &spec)));
+  return absl::Status(refused.code(),
+                      absl::StrCat(name, ": ", refused.message(), "; ",
+                                   advice.Sentence(kMinBatchBytes + 1, &spec)));
 }
 
 // A spec that the server would refuse from every client is a mistake in the
@@ -71,19 +70,19 @@ absl::Status CheckMemory(const ServerSettings& settings,
   const uint64_t budget = settings.memory_budget_bytes;
   if (const absl::Status enough = CheckMinBudget(settings); !enough.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        enough.message(), ": ", advice.Sentence(kLeastBatchBytes + 1)));
+        enough.message(), ": ", advice.Sentence(kMinBatchBytes + 1)));
   }
   const MemoryUse use =
       PlanMemory(needs, budget, RowGroupCacheBytes(settings, budget));
   if (use.batches > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      use.Sentence(),
-      "nothing for batches: ", advice.Sentence(kLeastBatchBytes + 1),
-      use.threads > 1 ? ", or lower --threads" : "",
-      use.file_metadata > budget / kManyFootersShare
-          ? ", or write the Parquet files again with larger row "
-            "groups or fewer columns"
-          : ""));
+  return absl::InvalidArgumentError(
+      absl::StrCat(use.Sentence(),
+                   "nothing for batches: ", advice.Sentence(kMinBatchBytes + 1),
+                   use.threads > 1 ? ", or lower --threads" : "",
+                   use.file_metadata > budget / kManyFootersShare
+                       ? ", or write the Parquet files again with larger row "
+                         "groups or fewer columns"
+                       : ""));
 }
 
 std::string DescribeMemory(const MemoryUse& use) {

@@ -48,10 +48,10 @@ absl::Status CheckAuditIsComplete(const std::string& path, uint64_t attempt,
   if (records >= batches) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       "the audit log ", path, " has ", records, " of the ",
-      CountText(batches, "batch", "batches"), " that this rank was given",
+      CountText(batches, "batch", "batches"), " that this rank received",
       file.ok() ? "" : absl::StrCat(" (", file.status().message(), ")"),
       ": the log could not be written in full, so `millrace audit --files` "
-      "cannot prove what the job was given; free space on that disk, then "
+      "cannot prove what the job received; free space on that disk, then "
       "train again from the last checkpoint before that"));
 }
 

@@ -69,7 +69,7 @@ void AddDataFlags(TrainerConfig* c, LoaderFlags& loader, FlagSet& flags) {
             "cut");
   flags.Add("subset_unit", &c->subset_unit, "N",
             "Number of neighbouring samples that stay in one part, such as the "
-            "frames of a film; 0: none");
+            "frames of a film; 0: single samples");
 
   flags.Group("Evaluation");
   flags
@@ -86,8 +86,8 @@ void AddDataFlags(TrainerConfig* c, LoaderFlags& loader, FlagSet& flags) {
       .Add("eval_preset", &c->eval_preset, "NAME",
            "Pipeline of the evaluation by name")
       .Default(
-          "the one that the dataset recommends for evaluation, whatever "
-          "--preset and --pipeline are");
+          "the one that the dataset recommends for evaluation; not "
+          "--preset or --pipeline");
   flags.Add("eval_pipeline", &c->eval_pipeline, "FILE",
             "Pipeline of the evaluation from a file, a PipelineSpec as "
             "protobuf text");
@@ -106,10 +106,10 @@ void AddModelFlags(TrainerConfig* c, FlagSet& flags) {
             "module that takes outputs and target");
   flags.Add("label_smoothing", &c->label_smoothing, "SHARE",
             "Share of a label that is spread over all classes");
-  flags.Add("input", &c->input, "FIELD", "Tensor of a batch to learn from")
+  flags.Add("input", &c->input, "FIELD", "Tensor that is the model's input")
       .Default(
           "the only one besides the target, or the only image among several");
-  flags.Add("target", &c->target, "FIELD", "Tensor of a batch to learn")
+  flags.Add("target", &c->target, "FIELD", "Tensor that is the target")
       .Default("the one that has classes, or the one that is a mask");
   flags.Add("classes", &c->classes, "N",
             "Number of classes of a target whose data do not give it, such as "
@@ -258,7 +258,7 @@ void AddRankFlags(TrainerConfig* c, RankFlags* ranks, FlagSet& flags) {
       .Default(absl::FormatDuration(LaunchOptions().grace));
   flags
       .Add("rank_timeout", &c->rank_timeout, "TIME",
-           "Time after which a rank that does not answer is given up; a "
+           "Max time without an answer of a rank; then the run ends; a "
            "collective call gets at least --data_timeout + 30s")
       .Default("2m");
 }

@@ -28,7 +28,6 @@
 #include "trainer/error_text.h"
 #include "trainer/flags.h"
 #include "trainer/launcher.h"
-#include "trainer/progress.h"
 #include "trainer/rank_env.h"
 #include "trainer/run.h"
 

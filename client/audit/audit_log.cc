@@ -181,7 +181,7 @@ absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
         << "the audit log " << path << " has "
         << (scan->bytes == 0 ? "no bytes" : "no whole head of a run")
         << ": an earlier start ended before its first step, or the "
-           "file lost its content; the log begins anew with this start";
+           "file lost its content; this run starts the log again";
   } else if (scan->file.damaged_at.has_value()) {
     MR_LOG(WARNING) << DamageText(path, *scan->file.damaged_at)
                     << "; this run appends to the log, and `millrace audit "

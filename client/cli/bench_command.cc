@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/bench_plot.h"
+#include "client/cli/bench_progress.h"
 #include "client/cli/bench_run.h"
 #include "client/cli/bench_server.h"
 #include "client/cli/bench_sweep.h"
@@ -365,7 +366,7 @@ void AddStages(const BenchResult& result, Report& report) {
   std::vector<std::string> text;
   for (const auto& [name, value] : stages) {
     json.Add(name, value);
-    text.push_back(absl::StrFormat("%s %.3g", name, value));
+    text.push_back(absl::StrCat(name, " ", RateText(value)));
   }
   report.Add("", "ms per batch on the servers",
              absl::string_view(absl::StrJoin(text, ", ")));
@@ -379,8 +380,8 @@ void AddWaits(const BenchWaits& waits, Report& report) {
   const double inside_p99 = ms(waits.inside().Percentile(99));
   if (waits.inside().count() > 0) {
     report.Add("", "wait for a batch",
-               absl::StrFormat("median %.3g ms, 99th percentile %.3g ms",
-                               inside, inside_p99));
+               absl::StrFormat("median %s ms, 99th percentile %s ms",
+                               RateText(inside), RateText(inside_p99)));
   }
   report.Add("step_wait_ms", "", inside, "");
   report.Add("step_wait_p99_ms", "", inside_p99, "");
@@ -393,7 +394,8 @@ void AddWaits(const BenchWaits& waits, Report& report) {
     report.Add(
         "",
         absl::StrCat("wait at ", CountText(borders.count(), "epoch border")),
-        absl::StrFormat("median %.3g ms, longest %.3g ms", border, longest));
+        absl::StrFormat("median %s ms, longest %s ms", RateText(border),
+                        RateText(longest)));
   }
   report.Add("borders", "", borders.count());
   report.Add("border_wait_ms", "", border, "");
@@ -460,12 +462,12 @@ Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   report.AddJson("interrupted", JsonOf(result.interrupted));
   if (result.interrupted) {
     report.Add("", "interrupted",
-               absl::string_view("the figures cover the time until then"));
+               absl::string_view("the figures cover the time before it"));
   }
   if (!result.ended.ok()) {
     report.Add("ended_by", "", absl::string_view(result.ended.message()));
     report.Add("", "ended early",
-               absl::StrFormat("after %.1f s, which the figures cover: %s",
+               absl::StrFormat("after %.1f s: %s; the figures cover this time",
                                result.seconds, result.ended.message()));
   }
   return report;
@@ -545,13 +547,13 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   Bench bench(flags, signals);
   absl::Status first_error;
   PipelineSpec spec;
+  BenchProgress progress(stderr, isatty(STDERR_FILENO) == 1);
   // Round by round, so that a change of the machine affects all settings.
   for (uint32_t round = 0; round < flags.rounds; ++round) {
     for (BenchRow& row : rows) {
       if (signals.signal() != 0) break;
       if (!row.error.empty()) continue;
-      std::fprintf(stderr, "round %u of %u: %s\n", round + 1, flags.rounds,
-                   row.setting.Name().c_str());
+      progress.Round(round + 1, flags.rounds, row.setting.Name());
       const absl::StatusOr<BenchResult> result = bench.Run(row.setting);
       if (result.ok() && result->ended.ok()) {
         // An interrupted round does not count.
@@ -567,6 +569,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
       }
     }
   }
+  progress.Clear();
   const std::string best = BestSetting(rows);
   if (best.empty()) {
     if (!first_error.ok()) return first_error;

@@ -57,7 +57,7 @@ std::string PartsTable(const RunSummary& run) {
     rows.push_back({part, absl::StrFormat("%.2f", seconds),
                     absl::StrFormat("%.1f %%", 100 * t.share(seconds))});
   };
-  // Each second once, so that the shares add up. A label names what lies within
+  // Each second once, so that the shares add up. A label names what is within
   // another part, or runs in parallel.
   add("waiting for data", run.waited_for_servers());
   if (run.copies_in_wait()) {
@@ -70,11 +70,11 @@ std::string PartsTable(const RunSummary& run) {
   if (run.world_size > 1) {
     add("waiting for other ranks (within backward)",
         std::max(0.0, t.allreduce_seconds - t.ranks_seconds));
-    add("waiting until all ranks go on", t.ranks_seconds);
+    add("waiting for other ranks (before steps)", t.ranks_seconds);
   }
   const double parts = t.data_seconds + t.forward_seconds + t.backward_seconds +
                        t.optimizer_seconds + t.ranks_seconds;
-  if (parts < t.seconds) add("between the parts", t.seconds - parts);
+  if (parts < t.seconds) add("between these parts", t.seconds - parts);
   add("whole training loop", t.seconds);
   if (!run.copies_in_wait()) {
     add(run.on_cpu() ? "copying and transforming (host, in parallel)"
@@ -122,7 +122,7 @@ std::string Text(const std::string& path, const RunSummary& run,
   // The last whole epoch says nothing about a wait after it.
   if (run.final_wait_seconds <= 0 && t.share(t.data_seconds) >= kMinWaitShare &&
       !run.where_the_time_went.empty()) {
-    absl::StrAppend(&text, "\nthe trainer about its last epoch: ",
+    absl::StrAppend(&text, "\nwait in the last epoch: ",
                     run.where_the_time_went.back(), "\n");
   }
   return text;

@@ -51,19 +51,22 @@ int Main(const std::vector<std::string>& arguments) {
       {.program = "millrace",
        .summary = "Measures and checks a Millrace data service as its client.",
        .version = kMillraceVersion,
-       .commands = {
-           Row("status", "Print the state and the load of data servers.",
-               &RunStatus),
-           Row("bench", "Measure the rate of batches and name the bottleneck.",
-               &RunBench),
-           Row("audit",
-               "Prove that an epoch, or a whole job, is delivered exactly "
-               "once.",
-               &RunAudit),
-           Row("replay", "Write any batch of a job as files.", &RunReplay),
-           Row("doctor",
-               "Say what limits a training run, and whether a change helped.",
-               &RunDoctor)}});
+       .commands =
+           {Row("status", "Print the state and the load of data servers.",
+                &RunStatus),
+            Row("bench", "Measure the rate of batches and name the bottleneck.",
+                &RunBench),
+            Row("audit",
+                "Prove that an epoch, or a whole job, is delivered exactly "
+                "once.",
+                &RunAudit),
+            Row("replay", "Write any batch of a job as files.", &RunReplay),
+            Row("doctor",
+                "Say what limits a training run, and whether a change helped.",
+                &RunDoctor)},
+       .examples = {"millrace status --endpoint=data-1:7001,data-2:7001",
+                    "millrace bench --endpoint=data-1:7001 --dataset=photos",
+                    "millrace doctor --run=run.json"}});
   const int code = table.Run(arguments, std::cout);
   if (code != kExitOk) return code;
   return Conclude("millrace", FlushStandardOutput());

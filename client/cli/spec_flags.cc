@@ -171,7 +171,7 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   if (!dataset.empty()) {
     if (spec.sources_size() > 1) {
       return UsageError(absl::InvalidArgumentError(
-          absl::StrCat("--dataset=", dataset, " cannot stand for the ",
+          absl::StrCat("--dataset=", dataset, " cannot replace the ",
                        spec.sources_size(), " sources of ", pipeline)));
     }
     if (spec.sources().empty()) spec.add_sources();

@@ -411,9 +411,9 @@ std::string TooShortText(const RunTimes& times) {
           ? absl::StrFormat("less than %.0f s", kMinRunSeconds)
           : ""};
   return absl::StrFormat(
-      "too short to judge: %s in %.3g s (%s%s%s); train at least %d steps and "
+      "too short to judge: %s in %s s (%s%s%s); train at least %d steps and "
       "%.0f s",
-      CountText(times.steps, "step"), times.seconds, missing[0],
+      CountText(times.steps, "step"), RateText(times.seconds), missing[0],
       missing[0].empty() || missing[1].empty() ? "" : " and ", missing[1],
       kMinRunSteps, kMinRunSeconds);
 }

@@ -9,14 +9,14 @@ namespace millrace {
 
 void LoaderFlags::AddEndpoint(FlagSet& flags) {
   flags.Add("endpoint", &options.endpoint, "HOST:PORT[,...]",
-            "Data servers; one DNS name may stand for several");
+            "Data servers; a DNS name may resolve to several");
 }
 
 void LoaderFlags::AddPrefetch(FlagSet& flags) {
   flags.Add("window", &options.window, "N",
             "Batches that are requested ahead; 0: adjusted automatically");
   flags.Add("data_timeout", &options.next_timeout, "TIME",
-            "Time without a batch after which the run ends");
+            "Max time to wait for a batch; then the run ends");
 }
 
 void LoaderFlags::AddConnection(FlagSet& flags) {
@@ -37,7 +37,7 @@ void LoaderFlags::AddConnection(FlagSet& flags) {
       .Bare("auto", "off")
       .Default(std::string(SameHostWord(options.same_host)));
   flags.Add("timeout", &options.open_timeout, "TIME",
-            "Time after which an endpoint that does not answer is given up");
+            "Max time to wait until a server of --endpoint answers");
   flags.Add("step_timeout", &options.step_timeout, "TIME",
             "Time without progress after which a step is requested from "
             "another server");

@@ -26,7 +26,7 @@ absl::Status RefusalError(uint64_t why) {
           "users may use");
     case SameHostRefusal::kTooMany:
       return absl::ResourceExhaustedError(
-          "it already shares memory with its max number of clients");
+          "it already shares memory with the max number of clients");
   }
   return absl::UnknownError(absl::StrCat("it refuses, for reason ", why));
 }

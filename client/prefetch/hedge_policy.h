@@ -2,7 +2,7 @@
 // server (a hedge), and how many hedges the budget allows. A step is late when
 // it takes longer than nearly all recent steps did (Dean and Barroso, "The Tail
 // at Scale", CACM 2013). The budget is a share of the steps: each delivered
-// step pays for a part of a hedge, and little can be saved up.
+// step pays for a part of a hedge, and the budget is small.
 //
 // What it is not: it sends no request and chooses no server (LateSteps).
 //

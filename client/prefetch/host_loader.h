@@ -9,7 +9,7 @@
 // waiting Next() continues at the new position after a Seek(), and returns
 // Cancelled after a Close().
 //
-// Ownership: a batch lies in a slot of the loader until the last copy of
+// Ownership: a batch occupies a slot of the loader until the last copy of
 // HostBatch::lease dies. The loader shares ownership of the allocator, so
 // batches may outlive the loader.
 //

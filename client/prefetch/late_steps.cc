@@ -207,7 +207,8 @@ std::optional<LateSteps::Request> LateSteps::FindLate(
   run.count = std::min(run.count, sequence.LeftInEpoch(run.first));
   const auto other = servers_->PickOther(now, found.server, delay);
   if (!other.has_value()) return std::nullopt;
-  MR_LOG_EVERY(INFO, kLateLogInterval)
+  // DEBUG: no user acts on a hedge, and `hedged_steps` counts them.
+  MR_LOG_EVERY(DEBUG, kLateLogInterval)
       << PositionText(sequence.At(run.first)) << " is late at server "
       << servers_->AddressOf(found.server) << " ("
       << DurationText(now - calls_->at(run.first).requested)

@@ -83,7 +83,7 @@ absl::Status Describe(const TensorHeader& header, uint64_t rows, uint8_t* base,
   };
   if (!inside(header.offset(), header.bytes()) ||
       !inside(header.values_offset(), header.values_bytes())) {
-    return Malformed(header, "lies outside of it");
+    return Malformed(header, "exceeds the payload");
   }
   bool ragged = false;
   uint64_t expected = rows * element;
@@ -301,7 +301,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
   if (streams) {
     if (payload_bytes > payload_bytes_) {
       return absl::InternalError(absl::StrCat(
-          "a batch has ", payload_bytes, " bytes; the plan has a max of ",
+          "a batch has ", payload_bytes, " bytes; the plan allows ",
           host_->plan().max_payload_bytes()));
     }
     // The device may still read the slot's last batch. The copy stream waits,

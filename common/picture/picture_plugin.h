@@ -1,11 +1,11 @@
-// The border between Millrace's programs and libmillrace_picture.so, which
+// The interface between Millrace's programs and libmillrace_picture.so, which
 // draws a Picture with Cairo.
 //
-// Cairo brings fontconfig and X11 with it, which most machines that run these
-// programs do not need. So Cairo is not linked into a program: a small shared
-// library is, and that is opened when a user asks for a picture.
+// Cairo needs fontconfig and X11, which most machines that run these
+// programs do not have. So Cairo is not linked into a program: a small shared
+// library links it, and the program opens that library for a picture.
 //
-// The border is one C function. What crosses it is plain data of picture.h and
+// The interface is one C function. Its arguments are data of picture.h and
 // strings, so both sides must be built from one source tree; the number in the
 // function's name changes whenever anything here or in picture.h does, and a
 // library of another version is then refused by name.

@@ -27,7 +27,7 @@ absl::StatusOr<PictureFormat> PictureFormatOf(absl::string_view path);
 
 class PictureRenderer {
  public:
-  // Where the library may lie, best first.
+  // Paths where the library may be, best first.
   static std::vector<std::string> Paths();
 
   // Errors as OpenPlugIn(): they name the Debian packages to install.

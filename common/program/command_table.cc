@@ -23,6 +23,10 @@ std::string CommandTable::Help() const {
   for (const Row& row : options_.commands) {
     AppendHelpRow(row.name, row.summary, widest + 6, &text);
   }
+  if (!options_.examples.empty()) text += "\nExamples:\n";
+  for (const std::string& example : options_.examples) {
+    absl::StrAppend(&text, "  ", example, "\n");
+  }
   text += '\n';
   AppendWrapped(
       absl::StrCat("`", options_.program,

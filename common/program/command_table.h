@@ -34,6 +34,7 @@ class CommandTable {
     std::string summary;  // what the program is for
     std::string version;
     std::vector<Row> commands;
+    std::vector<std::string> examples;  // command lines
   };
 
   explicit CommandTable(Options options) : options_(std::move(options)) {}

@@ -4,9 +4,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/count_text.h"
 #include "common/json_text.h"
 
 namespace millrace {
+namespace {
+
+// The first value that %.4g writes with an exponent.
+constexpr double kGroupedFrom = 9999.5;
+
+}  // namespace
 
 void Report::Add(absl::string_view key, absl::string_view label,
                  uint64_t value) {
@@ -16,9 +23,12 @@ void Report::Add(absl::string_view key, absl::string_view label,
 
 void Report::Add(absl::string_view key, absl::string_view label, double value,
                  absl::string_view unit) {
-  lines_.push_back(
-      {std::string(key), JsonNumber(value), std::string(label),
-       absl::StrFormat("%.4g%s%s", value, unit.empty() ? "" : " ", unit)});
+  // %.4g writes 12345 as 1.234e+04.
+  const std::string number = value >= kGroupedFrom
+                                 ? GroupedText(value)
+                                 : absl::StrFormat("%.4g", value);
+  lines_.push_back({std::string(key), JsonNumber(value), std::string(label),
+                    absl::StrCat(number, unit.empty() ? "" : " ", unit)});
 }
 
 void Report::Add(absl::string_view key, absl::string_view label,

@@ -23,7 +23,7 @@
 
 namespace millrace {
 
-// What a client asked for. `tensors` are those of the plan, not owned.
+// What a client requested. `tensors` are those of the plan, not owned.
 struct BatchExpectation {
   const google::protobuf::RepeatedPtrField<TensorSpec>* tensors = nullptr;
   uint64_t epoch = 0;
@@ -36,8 +36,8 @@ struct BatchExpectation {
 };
 
 // DataLoss, with a sentence that names the tensor and the numbers: position
-// other than asked for; tensors other than the plan's; a tensor whose size is
-// not rows x shape x type, that is not aligned, lies outside the payload or
+// other than requested; tensors other than the plan's; a tensor whose size is
+// not rows x shape x type, that is not aligned, is outside the payload or
 // over another one; counts that cannot be.
 absl::Status ValidateBatchHeader(const BatchHeader& header,
                                  const BatchExpectation& expect);

@@ -57,7 +57,7 @@ std::optional<CompressedFrame> CompressFrame(absl::Span<const uint8_t> bytes,
     }
     in = out;
   }
-  // What does not fit is not worth it: Zstandard stops there.
+  // A larger result saves too little: Zstandard stops at this size.
   const size_t limit = bytes.size() - bytes.size() / 20;
   if (scratch.compressed.size() < limit) scratch.compressed.resize(limit);
   const size_t size =

@@ -167,7 +167,7 @@ absl::Status ReadHeader(SliceReader& in, FrameView* frame) {
   }
   absl::string_view bytes = in.Piece(length);
   std::string joined;
-  if (bytes.size() < length) {  // it lies in several slices
+  if (bytes.size() < length) {  // it is in several slices
     joined.assign(bytes.data(), bytes.size());
     while (joined.size() < length) {
       const absl::string_view piece = in.Piece(length - joined.size());

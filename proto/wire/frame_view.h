@@ -57,13 +57,13 @@ struct FrameView {
   std::shared_ptr<void> hold;
 };
 
-// Parses one message that lies in `slices`, in their order. DataLoss: damaged;
+// Parses one message that is in `slices`, in their order. DataLoss: damaged;
 // says what and at which byte. `frame` is then unspecified.
 absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
                         FrameView* frame);
 
 // Copies or decompresses the frame's data to payload + frame.offset. DataLoss
-// when it does not lie within `payload`, nothing is copied then, or when it
+// when it does not fit into `payload` (nothing is copied then), or when it
 // cannot be decompressed: its place in `payload` is then unspecified.
 absl::Status CopyFrameData(const FrameView& frame, absl::Span<uint8_t> payload);
 

@@ -77,8 +77,8 @@ ColorStep GreyStep();
 // kMore. Sharpness uses this step, too.
 ColorStep BlendStep(double factor);
 
-// Applies the steps in order. The image has 1 or 3 channels; with 1, only
-// kScale changes it.
+// Applies the steps in order. The image has 1 or 3 channels; with 1 channel
+// only kWeaken and kStrengthen change it.
 void ApplyColorSteps(ImageSpan image, absl::Span<const ColorStep> steps);
 
 // Applies `before`, then contrast about the mean grey value of the result (with

@@ -1,6 +1,6 @@
 // The memory of batches. A large buffer is its own mapping, so freeing it
 // returns the memory to the system. malloc would keep the memory if a later
-// allocation lies behind it.
+// allocation follows it.
 //
 // Thread-safe.
 //

@@ -31,7 +31,12 @@ int RunDataTool(const Args& args, std::ostream& out) {
                    row("check", "Check a pipeline file.", &RunCheck),
                    row("preview",
                        "Show a batch before and after its transforms.",
-                       &RunPreview)}})
+                       &RunPreview)},
+              .examples =
+                  {"millrace-data pack --format=imagefolder --input=photos \\\n"
+                   "      --output=lmdb:/data/photos.lmdb",
+                   "millrace-data inspect lmdb:/data/photos.lmdb",
+                   "millrace-data verify lmdb:/data/photos.lmdb"}})
       .Run(args, out);
 }
 

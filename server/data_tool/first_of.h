@@ -16,7 +16,7 @@
 
 namespace millrace {
 
-// Entries of a list that are written out; who gathers one may stop there.
+// Max entries of a list that are written out; the caller may stop there.
 inline constexpr size_t kMaxListed = 10;
 
 // `first`: at least kMaxListed of `count` entries, or all of them.

@@ -6,8 +6,11 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/count_text.h"
+#include "server/data_tool/report.h"
 
 namespace millrace {
 namespace {
@@ -30,19 +33,33 @@ void ToolProgress::Update(int64_t done, int64_t bytes) {
   if (now < next_) return;
   next_ = now + kInterval;
   shown_ = true;
-  const double share =
-      std::min(1.0, static_cast<double>(done) / static_cast<double>(total_));
-  const int filled = static_cast<int>(share * kBarWidth);
-  const double seconds = absl::ToDoubleSeconds(now - start_);
-  absl::FPrintF(stderr, "\r%s [%s%s] %d/%d, %.0f/s, %.1f MB/s ", verb_,
-                std::string(filled, '#'), std::string(kBarWidth - filled, '.'),
-                done, total_, static_cast<double>(done) / seconds,
-                static_cast<double>(bytes) / seconds / 1e6);
+  // \033[K clears the rest of a longer line.
+  absl::FPrintF(stderr, "\r%s\033[K",
+                ToolProgressText(verb_, done, total_, bytes,
+                                 absl::ToDoubleSeconds(now - start_)));
   std::fflush(stderr);
 }
 
 ToolProgress::~ToolProgress() {
   if (shown_) absl::FPrintF(stderr, "\r\033[K");
+}
+
+std::string ToolProgressText(absl::string_view verb, int64_t done,
+                             int64_t total, int64_t bytes, double seconds) {
+  const double share =
+      std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+  const int filled = static_cast<int>(share * kBarWidth);
+  std::string text =
+      absl::StrCat(verb, " [", std::string(filled, '#'),
+                   std::string(kBarWidth - filled, '.'), "] ",
+                   GroupedText(static_cast<double>(done)), "/",
+                   GroupedText(static_cast<double>(total)), ", ",
+                   RateText(static_cast<double>(done) / seconds), "/s");
+  if (bytes > 0) {
+    const double rate = static_cast<double>(bytes) / seconds;
+    absl::StrAppend(&text, ", ", SizeText(static_cast<int64_t>(rate)), "/s");
+  }
+  return text;
 }
 
 }  // namespace millrace

@@ -1,6 +1,9 @@
 // A progress line on a terminal, nothing elsewhere.
 //
 // Belongs to one thread at a time.
+//
+//   ToolProgress progress("packing", samples);
+//   progress.Update(done, bytes);
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_PROGRESS_H_
 #define MILLRACE_SERVER_DATA_TOOL_PROGRESS_H_
@@ -8,6 +11,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace millrace {
@@ -19,7 +23,7 @@ class ToolProgress {
   ~ToolProgress();  // clears the line
   ToolProgress(const ToolProgress&) = delete;
 
-  // `done` of the total, `bytes` since the beginning.
+  // `done` of the total, `bytes` since the beginning; 0: not counted.
   void Update(int64_t done, int64_t bytes);
 
  private:
@@ -30,6 +34,11 @@ class ToolProgress {
   absl::Time next_;
   bool shown_ = false;
 };
+
+// "packing [######........................] 256,233/1,281,167, 17,100/s,
+// 1.9 GB/s"; without the size when `bytes` is 0.
+std::string ToolProgressText(absl::string_view verb, int64_t done,
+                             int64_t total, int64_t bytes, double seconds);
 
 }  // namespace millrace
 

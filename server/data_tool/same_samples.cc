@@ -14,7 +14,7 @@ namespace {
 // classes.
 constexpr size_t kMaxKinds = 8;
 // A single common file name is no evidence.
-constexpr size_t kLeastFiles = 2;
+constexpr size_t kMinFiles = 2;
 
 // True for nine of ten: some masks may be missing, and some files may be of
 // another kind.
@@ -76,12 +76,12 @@ std::string WhyMasks(const std::vector<const ImageNames*>& all) {
       std::count_if(masks.begin(), masks.end(), [&stems](size_t image) {
         return std::binary_search(stems.begin(), stems.end(), image);
       }));
-  if (with_image >= kLeastFiles && 5 * with_image >= stems.size()) {
+  if (with_image >= kMinFiles && 5 * with_image >= stems.size()) {
     return absl::StrCat(with_image, " of ", stems.size(),
                         " images have the names of masks of other images "
                         "(1_mask.png beside 1.jpg)");
   }
-  if (masks.size() >= kLeastFiles && 2 * masks.size() >= stems.size()) {
+  if (masks.size() >= kMinFiles && 2 * masks.size() >= stems.size()) {
     return absl::StrCat(masks.size(), " of ", stems.size(),
                         " images have the names of masks (such as 1_mask.png)");
   }
@@ -98,7 +98,7 @@ std::string WhySameSamples(const std::vector<NamedImages>& folders) {
   const auto [fewest, most] = std::minmax_element(
       stems.begin(), stems.end(),
       [](const auto& a, const auto& b) { return a.size() < b.size(); });
-  if (fewest->size() < kLeastFiles) return "";
+  if (fewest->size() < kMinFiles) return "";
   for (const std::vector<size_t>& each : stems) {
     if (!AreNearlyAll(CountCommon(each, *most), each.size())) return "";
   }

@@ -56,7 +56,7 @@ class ImageDecoder {
   PngDecoder png_;
   WebpDecoder webp_;
   std::vector<std::unique_ptr<OperatorDecoder>> operators_;  // those met
-  OperatorDecoder* operator_ = nullptr;  // who reads it; null: format_ says
+  OperatorDecoder* operator_ = nullptr;  // its decoder; null: see format_
   ImageFormat format_ = ImageFormat::kUnknown;
   ImageHeader header_;     // of the upright image
   AlignedBuffer upright_;  // pixels that had to be turned

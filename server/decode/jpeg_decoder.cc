@@ -261,7 +261,7 @@ struct JpegDecoder::State {
       jpeg_crop_scanline(info, &left, &width);
       if (left != target->crop_left || width != target->crop_width) {
         std::snprintf(s->error.message, sizeof(s->error.message),
-                      "libjpeg moved the crop (a bug here)");
+                      "libjpeg moved the crop (a bug of Millrace)");
         return false;
       }
     }

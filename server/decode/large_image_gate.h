@@ -52,7 +52,7 @@ class LargeImageGate {
     }
     ~Admission() { Leave(); }
 
-    // For which it is good; 0: it holds nothing.
+    // Bytes that it admits; 0: it holds nothing.
     int64_t bytes() const { return bytes_; }
 
     void Leave() {
@@ -133,7 +133,7 @@ class LargeImageGate {
       MutexLock lock(mu_);
       used_ -= bytes;
     }
-    // While somebody waits, `used_` is above 0: so somebody comes here again.
+    // While a request waits, `used_` is above 0, so another Leave() follows.
     while (true) {
       Waiter next;
       Admission admission;

@@ -1,5 +1,5 @@
 // Finds the first picture of a WebP file: the chunks of its RIFF container are
-// walked, no pixel is decoded. A still file has one picture; of an animated one
+// parsed, no pixel is decoded. A still file has one picture; of an animated one
 // it is the first frame, which may cover a part of the canvas.
 //
 // Pure function over foreign bytes: never reads outside them. The spans point

@@ -42,7 +42,7 @@ class LocalServer {
   struct Options {
     // A path, or "@name" in the abstract namespace. Empty: a unique abstract
     // name; only the server's own user and root may connect. The permissions of
-    // the folder decide who may connect to a path.
+    // the folder decide which users may connect to a path.
     std::string socket;
     ByteBudget* budget = nullptr;
     // The budget's bytes for batches; up to half of them are shared.

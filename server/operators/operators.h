@@ -1,6 +1,6 @@
 // Operators are the libraries that a server was started with (--operators):
 // transforms, decoders and sources of its users, behind the C border of
-// server/operators/millrace_operator.h. This room opens and checks libraries
+// server/operators/millrace_operator.h. This package opens and checks libraries
 // and lists what is in them; of operators it calls sniff() alone. Others: storage
 // (sources), decode, augment (transforms).
 //

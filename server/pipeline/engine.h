@@ -193,8 +193,8 @@ class Engine {
     uint32_t threads = 0;       // now
     uint32_t read_threads = 0;  // that may wait now
     // That there may be: the same where the number is fixed.
-    uint32_t most_threads = 0;
-    uint32_t most_read_threads = 0;
+    uint32_t max_threads = 0;
+    uint32_t max_read_threads = 0;
     // Newest first; bounded.
     std::vector<ThreadChange> thread_changes;
     uint64_t bad_samples = 0;

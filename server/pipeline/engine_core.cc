@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
 #include "common/logging.h"
@@ -52,7 +53,7 @@ constexpr int64_t kLongTaskNanos = 5'000'000;
 constexpr uint64_t kLargeImagesShare = 4;
 // Lower bound of the bytes for pipelines, so that a small budget has room for a
 // few ordinary pipelines.
-constexpr uint64_t kLeastPipelineBytes = 1 << 20;
+constexpr uint64_t kMinPipelineBytes = 1 << 20;
 // Max bytes of specs (as protobuf stores them) that wait to be built. One
 // connection gets at most half of what the other connections leave
 // (AddOpening()). A choice: hundreds of ordinary specs.
@@ -61,7 +62,7 @@ constexpr uint64_t kMaxOpeningBytes = 8 << 20;
 constexpr size_t kSharesShown = 10;
 // Stats leaves out clients whose pipelines take less than this share of the
 // workers' time to build.
-constexpr double kLeastOpeningShare = 0.01;
+constexpr double kMinOpeningShare = 0.01;
 // Replaces the dataset's name for clients that open pipelines.
 constexpr char kOpening[] = "(opening pipelines)";
 
@@ -132,7 +133,7 @@ class EngineImpl final : public Engine {
         operators_(NewLoadedOperatorCatalog(options.operators)),
         weights_(options.dataset_weights),
         cache_(options.max_cached_pipelines,
-               std::max(use.pipelines, kLeastPipelineBytes)),
+               std::max(use.pipelines, kMinPipelineBytes)),
         workers_(use.threads + use.more_threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
     pool_ = std::make_shared<BufferPool>(use.recycled, options.budget);
@@ -154,7 +155,7 @@ class EngineImpl final : public Engine {
     if (options.read_threads > 0) {
       ahead_ = std::make_unique<ReadAhead>(ReadAhead::Options{
           .threads = options.read_threads,
-          .most_threads = static_cast<uint32_t>(use.read_threads),
+          .max_threads = static_cast<uint32_t>(use.read_threads),
           .buffer_bytes = use.read_buffers,
           .read = [](const Scheduler::Task& task, WorkerState& reader) {
             StepRun::Read(task, reader);
@@ -163,7 +164,7 @@ class EngineImpl final : public Engine {
     timer_ = std::make_unique<DeadlineTimer>("mr-admission");
     scheduler_ = std::make_unique<Scheduler>(Scheduler::Options{
         .threads = static_cast<uint32_t>(use.threads),
-        .most_threads = static_cast<uint32_t>(workers_.size()),
+        .max_threads = static_cast<uint32_t>(workers_.size()),
         .run =
             [this](uint32_t worker, const Scheduler::Task& task) {
               StepRun::Work(task, workers_[worker]);
@@ -228,9 +229,10 @@ class EngineImpl final : public Engine {
     if (key.size() > kMaxSpecBytes) {
       return WithErrorDetail(
           absl::InvalidArgumentError(absl::StrCat(
-              "the pipeline spec has ", spec.ByteSizeLong(), " bytes, or ",
-              key.size(), " with all defaults written out; the maximum is ",
-              kMaxSpecBytes)),
+              "the pipeline spec takes ", FormatByteSize(spec.ByteSizeLong()),
+              ", or ", FormatExactByteSize(key.size()),
+              " with all defaults written out; the maximum is ",
+              FormatByteSize(kMaxSpecBytes))),
           MakeErrorDetail("plan"));
     }
     // Two threads may miss here and both build. Insert() keeps the first
@@ -369,10 +371,10 @@ class EngineImpl final : public Engine {
   Stats stats() const override {
     Stats stats;
     stats.threads = scheduler_->threads();
-    stats.most_threads = scheduler_->most_threads();
+    stats.max_threads = scheduler_->max_threads();
     if (ahead_ != nullptr) {
       stats.read_threads = ahead_->threads();
-      stats.most_read_threads = ahead_->most_threads();
+      stats.max_read_threads = ahead_->max_threads();
     }
     stats.thread_changes = tuning_->Changes();
     stats.bad_samples = tally_.bad_samples.load(std::memory_order_relaxed);
@@ -383,8 +385,7 @@ class EngineImpl final : public Engine {
     stats.pipeline_bytes = cache_.used_bytes();
     for (FairQueue::Share& share : scheduler_->Shares(2 * kSharesShown)) {
       if (stats.clients.size() == kSharesShown) break;
-      if (share.dataset == kOpening &&
-          share.recent_share < kLeastOpeningShare) {
+      if (share.dataset == kOpening && share.recent_share < kMinOpeningShare) {
         continue;
       }
       ClientShare& client = stats.clients.emplace_back();
@@ -443,10 +444,12 @@ class EngineImpl final : public Engine {
     if (spec.ByteSizeLong() <= kMaxSpecBytes) {
       return WithErrorDetail(CheckSpecCounts(spec), MakeErrorDetail("plan"));
     }
-    return WithErrorDetail(absl::InvalidArgumentError(absl::StrCat(
-                               "the pipeline spec has ", spec.ByteSizeLong(),
-                               " bytes; the maximum is ", kMaxSpecBytes)),
-                           MakeErrorDetail("plan"));
+    return WithErrorDetail(
+        absl::InvalidArgumentError(
+            absl::StrCat("the pipeline spec takes ",
+                         FormatExactByteSize(spec.ByteSizeLong()),
+                         "; the maximum is ", FormatByteSize(kMaxSpecBytes))),
+        MakeErrorDetail("plan"));
   }
 
   // Counts a spec that waits to be built, until RemoveOpening().
@@ -460,9 +463,10 @@ class EngineImpl final : public Engine {
     // connection sends.
     if (opening_bytes_ + bytes + own > kMaxOpeningBytes) {
       return AskAgain(absl::StrCat(
-          "the pipeline specs that wait to be built have ", opening_bytes_,
-          " of ", kMaxOpeningBytes, " bytes, ", own,
-          " of them from this connection: retry, or request from another "
+          "the pipeline specs that wait to be built take ",
+          FormatByteSize(opening_bytes_), " of ",
+          FormatByteSize(kMaxOpeningBytes), ", ", FormatByteSize(own),
+          " of this size from this connection: retry, or request from another "
           "server"));
     }
     opening_[connection] += bytes;
@@ -487,8 +491,9 @@ class EngineImpl final : public Engine {
         absl::FailedPreconditionError(absl::StrCat(
             "the pipeline of ", resolved.sources_size(), " sources, ",
             resolved.transforms_size(), " transforms and ",
-            resolved.outputs_size(), " outputs needs about ", bytes,
-            " bytes, and this server has ", cache_.max_bytes(),
+            resolved.outputs_size(), " outputs needs about ",
+            FormatExactByteSize(bytes), ", and this server has ",
+            FormatByteSize(cache_.max_bytes()),
             " for pipelines: use fewer sources or transforms",
             PipelineAdvice(bytes))),
         MakeErrorDetail("plan"));
@@ -535,11 +540,11 @@ class EngineImpl final : public Engine {
     const uint64_t bytes = PipelineBytes(resolved);
     std::shared_ptr<const void> room = cache_.TakeRoom(bytes);
     if (room != nullptr) return room;
-    return AskAgain(
-        absl::StrCat("the pipelines in use need ", cache_.used_bytes(), " of ",
-                     cache_.max_bytes(),
-                     " bytes for pipelines, and this pipeline needs about ",
-                     bytes, ": retry, or request from another server"));
+    return AskAgain(absl::StrCat(
+        "the pipelines in use need ", FormatByteSize(cache_.used_bytes()),
+        " of the ", FormatByteSize(cache_.max_bytes()),
+        " for pipelines, and this pipeline needs about ", FormatByteSize(bytes),
+        ": retry, or request from another server"));
   }
 
   static std::string PipelineAdvice(uint64_t bytes) {
@@ -680,7 +685,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
   if (options.adapt_threads) {
     const uint64_t of_cpus =
         uint64_t{Engine::kMaxAdaptiveThreadsOfCpu} * AvailableCpus();
-    needs.most_threads = std::max(
+    needs.max_threads = std::max(
         {needs.threads, uint64_t{Engine::kMaxAdaptiveThreads}, of_cpus});
   }
   needs.read_threads = options.read_threads;
@@ -742,11 +747,11 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   limit.scratch = use.scratch_each;
   ByteBudget::Reservation held;
   if (!options.budget->TryReserve(use.held(), &held)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the memory budget of ", use.budget, " bytes has ",
-                     options.budget->used(),
-                     " in use before the engine starts, which needs ",
-                     use.held(), " for its threads: raise --memory_budget"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the memory budget of ", FormatByteSize(use.budget), " has ",
+        FormatByteSize(options.budget->used()),
+        " in use before the engine starts, which needs ",
+        FormatByteSize(use.held()), " for its threads: raise --memory_budget"));
   }
   return std::make_unique<EngineImpl>(
       options, std::move(catalog), std::move(infos), std::move(make_stage), use,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/count_text.h"
 
 namespace millrace {
@@ -36,21 +37,23 @@ constexpr uint64_t kFineSteps = 1024;
 
 std::string MemoryUse::Sentence() const {
   std::string text = absl::StrCat(
-      "the memory budget of ", budget, " bytes less ", scratch(),
-      " for decoding (", CountText(threads, "thread"), " x ", scratch_each,
-      "), ",
+      "the memory budget of ", FormatByteSize(budget), " less ",
+      FormatByteSize(scratch()), " for decoding (",
+      CountText(threads, "thread"), " x ", FormatByteSize(scratch_each), "), ",
       more_scratch == 0 ? ""
       : more_threads == 0
-          ? absl::StrCat(more_scratch, " for more threads, too few for one, ")
-          : absl::StrCat(more_scratch, " for up to ", more_threads,
-                         " more threads, "),
-      read_buffers, " for samples read ahead, ", recycled,
-      " for recycled batches, ", pipelines, " for pipelines",
+          ? absl::StrCat(FormatByteSize(more_scratch),
+                         " for more threads, too few for one, ")
+          : absl::StrCat(FormatByteSize(more_scratch), " for up to ",
+                         CountText(more_threads, "more thread"), ", "),
+      FormatByteSize(read_buffers), " for samples read ahead, ",
+      FormatByteSize(recycled), " for recycled batches, ",
+      FormatByteSize(pipelines), " for pipelines",
       file_metadata == 0 ? ""
-                         : absl::StrCat(", ", file_metadata,
+                         : absl::StrCat(", ", FormatByteSize(file_metadata),
                                         " for the footers of Parquet files"),
-      " and ", elsewhere, " for caches leaves ");
-  if (batches > 0) absl::StrAppend(&text, batches);
+      " and ", FormatByteSize(elsewhere), " for caches leaves ");
+  if (batches > 0) absl::StrAppend(&text, FormatExactByteSize(batches));
   return text;
 }
 
@@ -59,7 +62,7 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   MemoryUse use;
   use.budget = budget;
   use.threads = needs.threads;
-  if (needs.most_threads > 0) {
+  if (needs.max_threads > 0) {
     // Both are bytes and not thread counts, so that a larger budget makes no
     // other part smaller.
     uint64_t first = needs.threads * needs.scratch_each;
@@ -69,7 +72,7 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
     }
     const uint64_t each = needs.scratch_each + kStagingBytes;
     use.more_scratch = first - use.threads * needs.scratch_each +
-                       std::min((needs.most_threads - needs.threads) * each,
+                       std::min((needs.max_threads - needs.threads) * each,
                                 budget / kMoreScratchShare);
     use.more_threads = use.more_scratch / each;
   }
@@ -83,15 +86,16 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   use.file_metadata = needs.file_metadata;
   use.elsewhere = elsewhere;
   const uint64_t taken = use.held() + elsewhere;
-  if (taken + kLeastBatchBytes < budget) use.batches = budget - taken;
+  if (taken + kMinBatchBytes < budget) use.batches = budget - taken;
   return use;
 }
 
 std::string BatchMemory::Sentence() const {
   return absl::StrCat(
-      "a batch takes ", reserved(), " bytes (", CountText(rows, "row"), " x ",
-      row_bytes, " bytes = ", payload, " with alignment, plus up to ", beside,
-      " to build the batch); ",
+      "a batch takes ", FormatByteSize(reserved()), " (",
+      CountText(rows, "row"), " x ", row_bytes,
+      " bytes = ", FormatByteSize(payload), " with alignment, plus up to ",
+      FormatByteSize(beside), " to build the batch); ",
       CountText(budget / std::max<uint64_t>(1, reserved()),
                 "of these batches fits", "of these batches fit"),
       " at a time: ", budget_arithmetic, " for batches");

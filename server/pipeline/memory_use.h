@@ -19,7 +19,7 @@
 namespace millrace {
 
 // Bytes of a batch beside its payload, at least: header, job and bookkeeping.
-inline constexpr uint64_t kLeastBatchBytes = 4096;
+inline constexpr uint64_t kMinBatchBytes = 4096;
 
 // Bytes that a worker thread may keep for samples that are not yet in a batch,
 // if the number of threads adapts: reserved together with its scratch.
@@ -31,9 +31,9 @@ struct MemoryNeeds {
   // Above 0: the number adapts, up to this number (at least `threads`) if the
   // budget has room. A small budget is then not refused: the initial number is
   // smaller, at least one.
-  uint64_t most_threads = 0;
+  uint64_t max_threads = 0;
   uint64_t scratch_each = 0;  // of a thread that decodes
-  uint64_t read_threads = 0;  // the most that there may be
+  uint64_t read_threads = 0;  // upper bound of their number
   // Whether a dataset's Read() waits itself, so that samples are kept which
   // have been read ahead.
   bool reads_wait = false;
@@ -55,8 +55,8 @@ struct MemoryUse {
   uint64_t recycled = 0;      // memory of batches that is kept for the next
   uint64_t pipelines = 0;     // built pipelines, cached and in use
   uint64_t file_metadata = 0;
-  uint64_t elsewhere = 0;     // caches of row groups
-  uint64_t batches = 0;       // the rest; 0: there is none
+  uint64_t elsewhere = 0;  // caches of row groups
+  uint64_t batches = 0;    // the rest; 0: there is none
 
   uint64_t scratch() const { return threads * scratch_each; }
   // Bytes that the engine holds for itself and its datasets, without
@@ -66,7 +66,7 @@ struct MemoryUse {
            file_metadata;
   }
 
-  // "the memory budget of ... bytes less ... leaves ..."; without the number
+  // "the memory budget of 512 MiB less ... leaves 340 MiB"; without the size
   // when nothing is left.
   std::string Sentence() const;
 };
@@ -97,8 +97,7 @@ uint64_t PipelineRoom(uint64_t budget);
 
 // A budget in whole MiB, above `from` bytes, for which `works` is true, and not
 // much larger than the smallest one. 0: none below 1 PiB is found.
-uint64_t LargerBudget(uint64_t from,
-                      absl::FunctionRef<bool(uint64_t)> works);
+uint64_t LargerBudget(uint64_t from, absl::FunctionRef<bool(uint64_t)> works);
 
 // The smallest budget, in whole MiB, that leaves `wanted` bytes for batches;
 // `elsewhere` gives what others may take of a budget. 0: none below 1 PiB does.

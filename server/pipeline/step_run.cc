@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "proto/retry_hint.h"
@@ -444,9 +445,10 @@ void StepRun::TimedOut(uint64_t step, uint64_t bytes) {
     ended_ = true;
     if (status_.ok()) {
       status_ = absl::ResourceExhaustedError(absl::StrCat(
-          "no memory for step ", step, ": ", bytes, " of the server's ",
-          services_->budget->capacity(),
-          " bytes of memory budget were not free within ",
+          "no memory for step ", step, ": ", FormatByteSize(bytes),
+          " of the server's memory budget of ",
+          FormatByteSize(services_->budget->capacity()),
+          " were not free within ",
           absl::FormatDuration(services_->admission_timeout), ": retry"));
     }
   }

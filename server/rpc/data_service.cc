@@ -216,8 +216,8 @@ void DataServiceImpl::FillStatus(GetStatusResponse* response) const {
       absl::FromChrono(std::chrono::steady_clock::now() - started_)));
   response->set_threads(stats.threads);
   response->set_read_threads(stats.read_threads);
-  response->set_most_threads(stats.most_threads);
-  response->set_most_read_threads(stats.most_read_threads);
+  response->set_most_threads(stats.max_threads);
+  response->set_most_read_threads(stats.max_read_threads);
   for (const ThreadChange& change : stats.thread_changes) {
     *response->add_thread_changes() = change;
   }

@@ -22,7 +22,7 @@ namespace millrace {
 class FrameSize {
  public:
   // A link of 7 kB/s finishes it within the default send_timeout.
-  static constexpr uint64_t kLeastBytes = 64 << 10;
+  static constexpr uint64_t kMinBytes = 64 << 10;
 
   uint64_t bytes() const { return bytes_; }
 
@@ -30,7 +30,7 @@ class FrameSize {
     if (took < kQuick) {
       bytes_ = std::min(2 * bytes_, kFrameDataBytes);
     } else if (took > kSlow) {
-      bytes_ = std::max(bytes_ / 2, kLeastBytes);
+      bytes_ = std::max(bytes_ / 2, kMinBytes);
     }
   }
 

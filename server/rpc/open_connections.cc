@@ -15,10 +15,10 @@ namespace {
 
 // Descriptors reserved for files of datasets, shared memory, gRPC and other
 // libraries: an eighth of the limit, at least 64. A choice.
-constexpr uint64_t kLeastOtherFiles = 64;
+constexpr uint64_t kMinOtherFiles = 64;
 constexpr uint64_t kOtherFilesShare = 8;
 // Lower bound of the accepted connections, whatever the limit of descriptors.
-constexpr uint64_t kLeastConnections = 8;
+constexpr uint64_t kMinConnections = 8;
 // Assumed limit of descriptors when the system reports none.
 constexpr uint64_t kUnknownDescriptors = 65536;
 // A smaller number of connections that follows from the limit of open files
@@ -37,13 +37,13 @@ ConnectionLimits DefaultConnectionLimits(uint64_t descriptors, uint64_t open,
                                          const ConnectionLimits& asked) {
   if (descriptors == 0) descriptors = kUnknownDescriptors;
   const uint64_t others =
-      open + std::max(kLeastOtherFiles, descriptors / kOtherFilesShare);
+      open + std::max(kMinOtherFiles, descriptors / kOtherFilesShare);
   ConnectionLimits limits = asked;
   if (limits.total == 0) {
     limits.open_files = descriptors;
-    limits.total = descriptors > others + kLeastConnections
+    limits.total = descriptors > others + kMinConnections
                        ? descriptors - others
-                       : kLeastConnections;
+                       : kMinConnections;
   }
   // One address gets at most half of the connections.
   if (limits.per_peer == 0) {

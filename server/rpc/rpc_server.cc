@@ -53,7 +53,7 @@ constexpr int kMaxCallsPerConnection = 1024;
 
 // Number of checks for incomplete requests in one request timeout.
 constexpr int kLooksPerTimeout = 6;
-constexpr absl::Duration kLeastLookInterval = absl::Seconds(1);
+constexpr absl::Duration kMinLookInterval = absl::Seconds(1);
 constexpr absl::Duration kMaxLookInterval = absl::Seconds(5);
 
 class RpcServerImpl final : public RpcServer {
@@ -76,7 +76,7 @@ class RpcServerImpl final : public RpcServer {
                      }}),
         look_interval_(absl::ToChronoNanoseconds(
             std::clamp(options.request_timeout / kLooksPerTimeout,
-                       kLeastLookInterval, kMaxLookInterval))),
+                       kMinLookInterval, kMaxLookInterval))),
         stalled_(
             {.looks = 1 + static_cast<uint32_t>(
                               absl::Ceil(options.request_timeout,

@@ -19,14 +19,14 @@ struct OpenSourceOptions {
   ByteBudget* cache_budget = nullptr;
   // Most bytes of decoded row groups that this source may keep.
   uint64_t cache_bytes = 256 << 20;
-  // Which setting gives a cache of so many bytes, for errors: a part of a
+  // The setting for a cache of this size, for errors: a part of a
   // sentence; null: there is none.
   std::function<std::string(uint64_t bytes)> cache_advice;
   // Budget that what is kept of the files' footers is charged to, by an
   // estimate and before they are parsed; null: any footer is. Must outlive the
   // source.
   ByteBudget* metadata_budget = nullptr;
-  // As cache_advice, for footers of so many bytes.
+  // As cache_advice, for footers of this size.
   std::function<std::string(uint64_t bytes)> metadata_advice;
   // Libraries whose sources may read it; null: none.
   const Operators* operators = nullptr;

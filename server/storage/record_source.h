@@ -42,7 +42,7 @@ struct EncodedSample {
 // such waits overlap (server/pipeline/reading/read_ahead.h).
 enum class ReadWait {
   kNever,  // samples lie in memory
-  kPages,  // who touches a mapped file's pages first; see Prefetch()
+  kPages,  // for the first access to a mapped page; see Prefetch()
   kRead,   // Read() itself: for files, networks, a library
 };
 

@@ -37,8 +37,8 @@ INCLUDES = [
     ("server/pipeline/", ["server/rpc/", "server/local/", "server/data_tool/"], []),
     ("server/local/", ["server/pipeline/", "server/rpc/", "server/storage/", "server/plan/",
                        "server/decode/", "server/augment/", "server/data_tool/"], []),
-    # The border to operators and its loader: every room may use it, it uses none.
-    ("server/operators/", [f"server/{room}/" for room in
+    # The border to operators and its loader: every component may use it, it uses none.
+    ("server/operators/", [f"server/{part}/" for part in
                            _STAGES + ["pipeline", "rpc", "data_tool"]], []),
 ] + [
     (f"server/{stage}/",

@@ -65,5 +65,12 @@ TEST(FormatByteSizeTest, TakesTheLargestUnitThatFits) {
   }
 }
 
+TEST(FormatByteSizeTest, TheExactFormNamesTheBytesThatRoundingHides) {
+  EXPECT_EQ(FormatExactByteSize(0), "0 B");
+  EXPECT_EQ(FormatExactByteSize(1023), "1023 B");
+  EXPECT_EQ(FormatExactByteSize(1572864), "1.5 MiB");
+  EXPECT_EQ(FormatExactByteSize(6291467), "6 MiB (6291467 bytes)");
+}
+
 }  // namespace
 }  // namespace millrace

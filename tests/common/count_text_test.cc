@@ -19,6 +19,7 @@ TEST(CountTextTest, RatesAreWrittenAsPeopleWriteThem) {
   EXPECT_EQ(GroupedText(1234567), "1,234,567");
   EXPECT_EQ(RateText(0.4172), "0.417");
   EXPECT_EQ(RateText(99.4), "99.4");
+  EXPECT_EQ(RateText(1708.4), "1,708");
   EXPECT_EQ(RateText(17099.6), "17,100");
 }
 

@@ -309,7 +309,9 @@ TEST_F(AuditTest, StatusShowsServersAndFailsWhenOneIsSilent) {
 }
 
 TEST(MillraceTest, HelpAndUnknownCommands) {
-  EXPECT_EQ(Millrace({"--help"}).exit_code, 0);
+  const ProgramResult help = Millrace({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("\nExamples:\n  millrace status "));
   EXPECT_THAT(Millrace({"audit", "--help"}).out, HasSubstr("--batch_size=N"));
   EXPECT_THAT(Millrace({"--version"}).out, HasSubstr("millrace "));
   EXPECT_EQ(Millrace({}).exit_code, 2);

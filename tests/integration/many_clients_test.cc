@@ -43,7 +43,7 @@ constexpr uint64_t kBesideBudget = 200 * kMiB;
 // the server shares time. A task that waits 50 ms for a lock costs its client
 // the turns of 50 ms. So only starving is a mistake here, and
 // WorkerTimeIsSharedWhateverTheWindow compares worker time.
-constexpr uint64_t kLeastSteps = 1;
+constexpr uint64_t kMinSteps = 1;
 
 struct Client {
   std::unique_ptr<HostLoader> loader;
@@ -144,7 +144,7 @@ TEST_F(ManyClientsTest, AllFinishNoneStarvesAndTheServerKeepsItsBudget) {
   ASSERT_EQ(crowd.steps_then.size(), kClients);
   const uint64_t least =
       *std::min_element(crowd.steps_then.begin(), crowd.steps_then.end());
-  EXPECT_GE(least, kLeastSteps);
+  EXPECT_GE(least, kMinSteps);
   std::printf(
       "the last of %d clients was at step %d of %d when the first was through; "
       "the server had at most %d MiB\n",

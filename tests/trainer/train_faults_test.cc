@@ -327,7 +327,7 @@ TEST_F(Train, FailsWhenTheAuditLogHasNoRoom) {
               AllOf(HasSubstr("cannot write to the audit log"),
                     HasSubstr("millrace-train: the audit log " +
                               Path("full/rank-00000.mraudit") + " has "),
-                    HasSubstr("of the 500 batches that this rank was given")));
+                    HasSubstr("of the 500 batches that this rank received")));
 }
 
 // A job that is started again and again with the same command, as torchrun and

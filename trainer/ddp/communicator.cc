@@ -363,10 +363,10 @@ absl::StatusOr<std::unique_ptr<PeerMonitor>> StartPeerMonitor(
         auto monitor,
         PeerMonitor::Listen(options, OnThisMachine(env.master_address)));
     const std::string where = absl::StrCat(monitor->port(), " ", options.token);
-    store.set("roll_call", std::vector<uint8_t>(where.begin(), where.end()));
+    store.set("peer_monitor", std::vector<uint8_t>(where.begin(), where.end()));
     return monitor;
   }
-  const std::vector<uint8_t> where = store.get("roll_call");
+  const std::vector<uint8_t> where = store.get("peer_monitor");
   const std::vector<std::string> words =
       absl::StrSplit(std::string(where.begin(), where.end()), ' ');
   uint32_t port = 0;

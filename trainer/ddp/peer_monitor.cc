@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr absl::string_view kHandshake = "millrace-roll-1 ";
+constexpr absl::string_view kHandshake = "millrace-peer-1 ";
 // Max bytes of a line. Lines that this side writes are shorter, because
 // kMaxReason and kMaxName bound their parts.
 constexpr size_t kMaxLine = 4096;

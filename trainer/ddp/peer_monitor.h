@@ -10,9 +10,9 @@
 // forwards the name of the first missing rank to all other ranks.
 //
 // Protocol. Lines of text, each ended by "\n":
-//   rank r to 0:  handshake "millrace-roll-1 TOKEN RANK HOST", then "here" as a
+//   rank r to 0:  handshake "millrace-peer-1 TOKEN RANK HOST", then "here" as a
 //                 heartbeat, at last "end" or "end WHY"
-//   rank 0 to r:  handshake "millrace-roll-1 HOST", then the same lines, and
+//   rank 0 to r:  handshake "millrace-peer-1 HOST", then the same lines, and
 //                 "missing RANK HOST HOW"
 // A heartbeat is sent each second, or four times per `heartbeat_timeout` when
 // that is more often. Any line counts as a heartbeat. Rank 0 closes a

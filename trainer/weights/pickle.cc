@@ -36,7 +36,7 @@ class PickleMachine {
   }
 
   absl::StatusOr<absl::string_view> Take(uint64_t count) {
-    if (count > bytes_.size() - at_) return Bad("it is cut");
+    if (count > bytes_.size() - at_) return Bad("it is truncated");
     const absl::string_view taken = bytes_.substr(at_, count);
     at_ += count;
     return taken;
@@ -54,7 +54,7 @@ class PickleMachine {
 
   absl::StatusOr<absl::string_view> Line() {
     const size_t end = bytes_.find('\n', at_);
-    if (end == absl::string_view::npos) return Bad("it is cut");
+    if (end == absl::string_view::npos) return Bad("it is truncated");
     const absl::string_view line = bytes_.substr(at_, end - at_);
     at_ = end + 1;
     return line;

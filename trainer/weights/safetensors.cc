@@ -51,7 +51,7 @@ absl::StatusOr<StoredTensor> ToTensor(SafetensorsEntry& entry,
                ", which the trainer does not support");
   }
   if (entry.begin > entry.end || entry.end > data.size()) {
-    return bad("lies at bytes ", entry.begin, " to ", entry.end, " of ",
+    return bad("is at bytes ", entry.begin, " to ", entry.end, " of ",
                data.size(), " bytes");
   }
   uint64_t bytes = ElementBytes(tensor.dtype);

@@ -48,7 +48,7 @@ class Parser {
       return absl::OkStatus();
     }));
     SkipSpace();
-    if (at_ != text_.size()) return Bad("text follows its end");
+    if (at_ != text_.size()) return Bad("data follows its end");
     return header;
   }
 
@@ -121,7 +121,7 @@ class Parser {
     }));
     if (dtype && shape && offsets) return absl::OkStatus();
     return Bad(absl::StrCat("the tensor \"", entry.name,
-                            "\" lacks dtype, shape or data_offsets"));
+                            "\" has no dtype, shape or data_offsets"));
   }
 
   absl::Status Numbers(std::vector<uint64_t>& numbers) {
@@ -146,7 +146,7 @@ class Parser {
       value = 10 * value + digit;
       ++at_;
     }
-    if (at_ == start) return Bad("no whole number of 0 or more");
+    if (at_ == start) return Bad("expected a whole number of 0 or more");
     if (text_[start] == '0' && at_ > start + 1) {
       return Bad("a number begins with 0");
     }
@@ -199,15 +199,15 @@ class Parser {
     }
     if (c != 'u') return Bad("an unknown escape after a backslash");
     MR_ASSIGN_OR_RETURN(uint32_t code, Hex4());
-    if (code >= 0xDC00 && code < 0xE000) return Bad("half a character");
+    if (code >= 0xDC00 && code < 0xE000) return Bad("a lone surrogate");
     if (code >= 0xD800 && code < 0xDC00) {
       if (text_.size() - at_ < 2 || text_[at_] != '\\' ||
           text_[at_ + 1] != 'u') {
-        return Bad("half a character");
+        return Bad("a lone surrogate");
       }
       at_ += 2;
       MR_ASSIGN_OR_RETURN(const uint32_t low, Hex4());
-      if (low < 0xDC00 || low >= 0xE000) return Bad("half a character");
+      if (low < 0xDC00 || low >= 0xE000) return Bad("a lone surrogate");
       code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     }
     AppendUtf8(code, out);

@@ -92,7 +92,7 @@ absl::StatusOr<Archive> OpenArchive(absl::string_view file) {
   if (archive.pickle.size() > kMaxPickle) {
     return absl::InvalidArgumentError(
         absl::StrCat("its pickle has ", archive.pickle.size(),
-                     " bytes; the max for weights is ", kMaxPickle));
+                     " bytes; the maximum is ", kMaxPickle));
   }
   return archive;
 }
@@ -157,8 +157,8 @@ absl::StatusOr<std::pair<DType, absl::string_view>> FindStorage(
   }
   const auto data = archive.data.find((*parts)[2]->text);
   if (data == archive.data.end()) {
-    return Bad(absl::StrCat("lies in data/", (*parts)[2]->text,
-                            ", which the archive does not have"));
+    return Bad(absl::StrCat("is in data/", (*parts)[2]->text,
+                            ", which the archive does not contain"));
   }
   return std::make_pair(dtype, data->second);
 }

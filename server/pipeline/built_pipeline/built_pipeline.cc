@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/count_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
@@ -323,8 +324,9 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
   if (ready_ != nullptr && !ready_fit(limit_)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the ready batches do not fit into the server's memory: ",
-        plan_.spec().sources(0).synthetic().ready_batches(), " of ", bytes,
-        " bytes must fit into half of the memory for batches and leave room "
+        plan_.spec().sources(0).synthetic().ready_batches(), " of ",
+        FormatExactByteSize(bytes),
+        " must fit into half of the memory for batches and leave room "
         "for one batch, but ",
         limit_.arithmetic,
         ": lower ready_batches or batch_size, use more ranks, or ",
@@ -334,14 +336,14 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
     return absl::FailedPreconditionError(absl::StrCat(
         "a batch does not fit into the server's memory: batch_size ",
         plan_.spec().batch_size(), " / world size ", world_size, " = ",
-        CountText(rows, "row"), " of ", layout_.row_bytes(), " bytes = ", bytes,
-        " bytes with alignment",
+        CountText(rows, "row"), " of ", layout_.row_bytes(),
+        " bytes = ", FormatByteSize(bytes), " with alignment",
         staging_.bytes == 0
             ? ""
             : absl::StrCat(
                   " and ",
                   CountText(limit_.threads, "thread needs", "threads need"),
-                  " ", staging_.bytes, " bytes each to build it"),
+                  " ", FormatByteSize(staging_.bytes), " each to build it"),
         ", but ", limit_.arithmetic, ": lower batch_size, use more ranks, or ",
         Advice(fits)));
   }

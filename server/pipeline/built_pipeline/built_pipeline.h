@@ -57,7 +57,7 @@ struct BatchMemoryLimit {
 class BuiltPipeline final : public Pipeline {
  public:
   // Beside the payload: header, job and bookkeeping of a batch.
-  static constexpr uint64_t kBatchOverheadBytes = kLeastBatchBytes;
+  static constexpr uint64_t kBatchOverheadBytes = kMinBatchBytes;
 
   // A dataset of the spec. `info` carries the name that it is registered under
   // and must outlive the pipeline.

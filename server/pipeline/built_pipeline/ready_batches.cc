@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
+#include "common/count_text.h"
 #include "proto/retry_hint.h"
 #include "server/storage/synthetic/synthetic_values.h"
 #include "xxhash.h"
@@ -14,8 +16,9 @@ namespace {
 absl::Status NoRoom(uint64_t slots, uint64_t bytes, const std::string& where) {
   return WithRetryHint(
       absl::ResourceExhaustedError(absl::StrCat(
-          "no memory for the ", slots, " ready batches: they need ", bytes,
-          " bytes, but of the ", where, " are in use: retry")),
+          "no memory for ", CountText(slots, "ready batch", "ready batches"),
+          ": ", FormatByteSize(bytes), " are needed, but of the ", where,
+          " are in use: retry")),
       "pipeline");
 }
 
@@ -96,8 +99,9 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
   for (ByteBudget::Reservation& reservation : reservations) {
     if (!budget.TryReserve(layout_.PayloadBytes(rows), &reservation)) {
       return NoRoom(recipe_->slots, bytes,
-                    absl::StrCat("server's ", budget.capacity(),
-                                 " bytes of memory budget, ", budget.used()));
+                    absl::StrCat("server's memory budget of ",
+                                 FormatByteSize(budget.capacity()), ", ",
+                                 FormatByteSize(budget.used())));
     }
   }
   // Added first and compared afterwards: the sets of several pipelines share
@@ -106,10 +110,10 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
   const uint64_t others = share->taken.fetch_add(bytes);
   if (others + bytes > share->most) {
     share->taken.fetch_sub(bytes);
-    return NoRoom(
-        recipe_->slots, bytes,
-        absl::StrCat(share->most, " bytes for all ready batches together, ",
-                     others));
+    return NoRoom(recipe_->slots, bytes,
+                  absl::StrCat(FormatByteSize(share->most),
+                               " for all ready batches together, ",
+                               FormatByteSize(others)));
   }
   auto set = std::make_shared<ReadySet>(recipe_, layout_.ForRows(rows),
                                         std::move(reservations), bytes,

@@ -43,17 +43,17 @@ class ReadAhead {
 
   struct Options {
     uint32_t threads = 1;       // at first, at least 1
-    uint32_t most_threads = 0;  // that SetThreads() may ask for; 0: `threads`
-    uint64_t buffer_bytes = 0;  // of samples that nobody has used yet
+    uint32_t max_threads = 0;   // that SetThreads() may ask for; 0: `threads`
+    uint64_t buffer_bytes = 0;  // of samples that are not used yet
     // Called on one of the threads for every task.
     std::function<void(const Task& task, WorkerState& reader)> read;
   };
 
   explicit ReadAhead(Options options)
-      : most_(std::max(options.threads, options.most_threads)),
+      : max_threads_(std::max(options.threads, options.max_threads)),
         read_(std::move(options.read)),
         buffers_(options.buffer_bytes),
-        readers_(most_),
+        readers_(max_threads_),
         wanted_(options.threads) {}
 
   // As Scheduler::Add(), for samples [0, samples). The first call starts the
@@ -66,7 +66,7 @@ class ReadAhead {
     if (threads_ == nullptr) {
       threads_ = std::make_unique<Scheduler>(Scheduler::Options{
           .threads = wanted_,
-          .most_threads = most_,
+          .max_threads = max_threads_,
           .run = [this](uint32_t thread,
                         const Task& task) { read_(task, readers_[thread]); },
           .rest = [this](uint32_t thread) { readers_[thread].Clear(); },
@@ -91,7 +91,7 @@ class ReadAhead {
   // kept for then.
   uint32_t SetThreads(uint32_t threads) MR_EXCLUDES(mu_) {
     MutexLock lock(mu_);
-    wanted_ = std::clamp<uint32_t>(threads, 1, most_);
+    wanted_ = std::clamp<uint32_t>(threads, 1, max_threads_);
     if (threads_ != nullptr) wanted_ = threads_->SetThreads(wanted_);
     return wanted_;
   }
@@ -100,7 +100,7 @@ class ReadAhead {
     MutexLock lock(mu_);
     return wanted_;
   }
-  uint32_t most_threads() const { return most_; }
+  uint32_t max_threads() const { return max_threads_; }
 
   // A thread has read `samples` in `took`. Relaxed: the sums are for rates,
   // which need not be consistent with each other to a sample.
@@ -151,7 +151,7 @@ class ReadAhead {
     return threads_.get();
   }
 
-  const uint32_t most_;
+  const uint32_t max_threads_;
   const std::function<void(const Task&, WorkerState&)> read_;
   SampleBuffers buffers_;
   ReadGates gates_;
@@ -163,7 +163,7 @@ class ReadAhead {
   // and taken before the scheduler's own locks.
   Mutex mu_;
   // The number of threads: of those that work, or of those to start. In [1,
-  // most_].
+  // max_threads_].
   uint32_t wanted_ MR_GUARDED_BY(mu_);
   // Stop() was called. Never cleared.
   bool stopped_ MR_GUARDED_BY(mu_) = false;

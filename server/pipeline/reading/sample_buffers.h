@@ -120,7 +120,7 @@ class SampleBuffers {
     // Null: the sample is given up, or the system has no memory.
     FetchedSample* Copy(const EncodedSample& sample);
     // The same, but null also where it would have to wait for room: for sources
-    // during whose visit nobody may wait.
+    // whose visits must not wait.
     FetchedSample* TryCopy(const EncodedSample& sample);
     // Waits for the room that TryCopy() has not found; a TryCopy() of at most
     // as many bytes then succeeds. False: room was not what TryCopy() lacked,

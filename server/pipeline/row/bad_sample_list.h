@@ -1,5 +1,5 @@
 // BadSampleList remembers the most recent damaged samples, each once, for
-// people who ask a server what is wrong (GetStatus). It is not a counter: it
+// GetStatus. It is not a counter: it
 // forgets the oldest samples. Engine::Stats::bad_samples counts all.
 //
 // Thread-safe. Called only for damaged samples.

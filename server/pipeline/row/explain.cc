@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "common/aligned_buffer.h"
 #include "common/byte_budget.h"
+#include "common/byte_size.h"
 #include "common/count_text.h"
 #include "common/logging.h"
 #include "common/mutex.h"
@@ -142,8 +143,9 @@ absl::StatusOr<ByteBudget::Reservation> AwaitMemory(
   if (!stopped.ok()) return stopped;
   return WithRetryHint(
       absl::ResourceExhaustedError(absl::StrCat(
-          "no memory for the rows to explain: ", bytes, " of the server's ",
-          budget.capacity(), " bytes of memory budget were not free within ",
+          "no memory for the rows to explain: ", FormatByteSize(bytes),
+          " of the server's memory budget of ",
+          FormatByteSize(budget.capacity()), " were not free within ",
           absl::FormatDuration(timeout), ": retry")),
       "pipeline");
 }
@@ -195,8 +197,9 @@ absl::Status BuiltPipeline::ExplainRows(
     // Not checked before: the caller may have opened the pipeline on another
     // server.
     return absl::FailedPreconditionError(absl::StrCat(
-        "a row does not fit into the server's memory: ", row_bytes,
-        " bytes, plus up to ", beside, " to build it, but ", limit_.arithmetic,
+        "a row does not fit into the server's memory: ",
+        FormatExactByteSize(row_bytes), ", plus up to ", FormatByteSize(beside),
+        " to build it, but ", limit_.arithmetic,
         ": request from another server, or ", Advice(fits)));
   }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
@@ -57,8 +58,8 @@ absl::Status RowFiller::Begin() {
     staging_ = worker_.staging().Reserve(bytes);
     if (staging_ == nullptr) {
       return WithErrorDetail(absl::ResourceExhaustedError(absl::StrCat(
-                                 "no memory for ", bytes,
-                                 " bytes of samples that are being processed")),
+                                 "no memory for ", FormatByteSize(bytes),
+                                 " of samples that are being processed")),
                              MakeErrorDetail("batch"));
     }
   }

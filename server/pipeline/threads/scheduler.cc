@@ -33,7 +33,7 @@ class CallJob final : public Scheduler::Job {
 }  // namespace
 
 Scheduler::Scheduler(Options options)
-    : most_(std::max(options.threads, options.most_threads)),
+    : max_threads_(std::max(options.threads, options.max_threads)),
       long_task_nanos_(options.long_task_nanos),
       leaves_delay_out_(options.clock == nullptr &&
                         options.sharing.task_nanos > 0),
@@ -41,9 +41,9 @@ Scheduler::Scheduler(Options options)
       run_(std::move(options.run)),
       rest_(std::move(options.rest)),
       name_(std::move(options.name)),
-      ids_(most_),
+      ids_(max_threads_),
       queue_(options.sharing),
-      began_(most_) {
+      began_(max_threads_) {
   MR_CHECK(options.threads >= 1);
   const uint32_t started = SetThreads(options.threads);
   MR_CHECK(started > 0) << "the system cannot start a thread";
@@ -52,7 +52,7 @@ Scheduler::Scheduler(Options options)
 Scheduler::~Scheduler() { Stop(); }
 
 uint32_t Scheduler::SetThreads(uint32_t threads) {
-  threads = std::clamp<uint32_t>(threads, 1, most_);
+  threads = std::clamp<uint32_t>(threads, 1, max_threads_);
   MutexLock starting(start_mu_);
   if (joined_) return threads;
   const auto set_active = [this](uint32_t active) {
@@ -65,7 +65,7 @@ uint32_t Scheduler::SetThreads(uint32_t threads) {
   set_active(threads);
   // One more thread, which helps while tasks take long.
   const uint32_t wanted =
-      long_task_nanos_ > 0 ? std::min(threads + 1, most_) : threads;
+      long_task_nanos_ > 0 ? std::min(threads + 1, max_threads_) : threads;
   try {
     while (threads_.size() < wanted) {
       const uint32_t worker = static_cast<uint32_t>(threads_.size());

@@ -85,9 +85,9 @@ class Scheduler {
   };
 
   struct Options {
-    uint32_t threads = 1;       // at first, at least 1
-    uint32_t most_threads = 0;  // that SetThreads() may ask for; 0: `threads`
-    // Called on worker `worker` (0 .. most_threads-1) for every task.
+    uint32_t threads = 1;      // at first, at least 1
+    uint32_t max_threads = 0;  // that SetThreads() may ask for; 0: `threads`
+    // Called on worker `worker` (0 .. max_threads-1) for every task.
     std::function<void(uint32_t worker, const Task& task)> run;
     // Called on a surplus worker before it sleeps, without locks; may be null.
     // The worker may run tasks again afterwards.
@@ -138,13 +138,13 @@ class Scheduler {
   // FairQueue::Shares().
   std::vector<FairQueue::Share> Shares(size_t most);
 
-  // Sets the number of active threads, 1 .. most_threads(), and starts missing
+  // Sets the number of active threads, 1 .. max_threads(), and starts missing
   // threads. Returns the new number, which is smaller when the system gives no
   // more threads. Surplus threads finish their tasks first.
   uint32_t SetThreads(uint32_t threads) MR_EXCLUDES(start_mu_, mu_);
 
   uint32_t threads() const { return active_now_.load(); }
-  uint32_t most_threads() const { return most_; }
+  uint32_t max_threads() const { return max_threads_; }
 
   // Thread-seconds in which active workers had nothing to do, so far. Surplus
   // workers do not count.
@@ -202,7 +202,7 @@ class Scheduler {
     return !closures_.empty() || queue_.Next(active_) != nullptr;
   }
 
-  const uint32_t most_;
+  const uint32_t max_threads_;
   const int64_t long_task_nanos_;
   // False with a test's clock, which is not the system's time. Also false for
   // threads that only wait: they are many, and each would need a descriptor.

@@ -29,10 +29,10 @@ constexpr double kSafeIdleShare = 0.3;
 constexpr double kCrowdedShare = 0.15;
 // Busy thread-seconds in a second below which there is too little work for a
 // decision.
-constexpr double kLeastBusySeconds = 0.05;
+constexpr double kMinBusySeconds = 0.05;
 
 // Share of the expected gain that a trial must reach.
-constexpr double kLeastGain = 0.25;
+constexpr double kMinGain = 0.25;
 // A rate below this part of the rate before the trial is harm, whatever limits
 // it now.
 constexpr double kHarm = 0.9;
@@ -116,7 +116,7 @@ bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere,
   // A trial is judged once, whatever the result.
   const Trial trial = kind.trial;
   kind.trial = Trial();
-  const double wanted = trial.rate * (1 + kLeastGain * (trial.gain - 1));
+  const double wanted = trial.rate * (1 + kMinGain * (trial.gain - 1));
   const bool did_harm = has_work && rate < kHarm * trial.rate;
   // The trial passed or cannot be judged: the current bottleneck would limit
   // the rate with any number of threads.
@@ -169,7 +169,7 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
   const double waited = std::max(0.0, busy - cpu - delayed);
   const double wait_ratio = Share(cpu + waited, cpu);  // the sign of the load
   Pass(workers_, measured.seconds, wait_ratio);
-  if (m.most <= 1 || busy < kLeastBusySeconds * measured.seconds) {
+  if (m.most <= 1 || busy < kMinBusySeconds * measured.seconds) {
     // An interval without work decides nothing and does not count towards
     // shrinking.
     workers_.too_many = 0;
@@ -272,7 +272,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   const double reading_share = Share(reading, m.thread_seconds);
   const double a_read = Share(m.read_seconds, static_cast<double>(m.samples));
   Pass(readers_, seconds, a_read);
-  if (m.most == 0 || n == 0 || reading < kLeastBusySeconds * seconds) {
+  if (m.most == 0 || n == 0 || reading < kMinBusySeconds * seconds) {
     readers_.too_many = 0;
     has_read_ = false;
     return;
@@ -351,7 +351,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     return;
   }
   // Not busy, or not the bottleneck: fewer threads may be enough.
-  const uint32_t least = std::min(kLeastReaders, m.most);
+  const uint32_t least = std::min(kMinReaders, m.most);
   const double needed = std::ceil(rate * a_read * kShrinkRoom);
   if (n > least && m.samples > 0 && needed <= kReaderShrinkFrom * n) {
     if (++readers_.too_many < kReaderShrinkIntervals) return;

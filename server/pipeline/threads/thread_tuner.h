@@ -97,7 +97,7 @@ class ThreadTuner final : public ThreadPolicy {
  public:
   // Lower bound of the number of read threads: a sleeping thread costs a few
   // pages of stack. Engine::kDefaultReadThreads is the same number.
-  static constexpr uint32_t kLeastReaders = 32;
+  static constexpr uint32_t kMinReaders = 32;
 
   ThreadDecision Decide(const ThreadMeasurement& measured) override;
 

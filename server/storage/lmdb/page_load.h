@@ -1,4 +1,4 @@
-// Reads a number from bytes that somebody else may change at any time (a mapped
+// Reads a number from bytes that another process may change any time (a mapped
 // file): the value is read once, so that what was checked is what is used.
 
 #ifndef MILLRACE_SERVER_STORAGE_LMDB_PAGE_LOAD_H_

@@ -1,4 +1,4 @@
-// How a sample lies in an LMDB value (docs/formats.md): the fields of fixed
+// Layout of a sample in an LMDB value (docs/formats.md): the fields of fixed
 // size first, then the others with their length before them.
 //
 // Immutable, thread-safe, allocates nothing after Create.

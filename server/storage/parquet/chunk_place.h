@@ -1,4 +1,4 @@
-// Where a column chunk lies in its file, of what the footer says.
+// The place of a column chunk in its file, from the footer.
 //
 // Pure.
 

@@ -43,7 +43,7 @@ class ChunkStream final : public arrow::io::InputStream {
   arrow::Result<int64_t> Tell() const override { return at_; }
 
  private:
-  // What of the window lies at at_.
+  // The part of the window at at_.
   int64_t in_window() const {
     return at_ < window_at_ || at_ >= window_end_ ? 0 : window_end_ - at_;
   }

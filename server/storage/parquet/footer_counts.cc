@@ -19,10 +19,10 @@ constexpr uint64_t kElementBytes = 900;
 constexpr uint64_t kNameCopies = 5;
 
 // A column chunk has eight mandatory fields of two bytes or more.
-constexpr uint64_t kLeastEncodedChunkBytes = 16;
+constexpr uint64_t kMinEncodedChunkBytes = 16;
 // An element of the schema has a name (at least two bytes) and an end marker; a
 // leaf also has a type.
-constexpr uint64_t kLeastEncodedElementBytes = 4;
+constexpr uint64_t kMinEncodedElementBytes = 4;
 
 // Field numbers of FileMetaData, SchemaElement, RowGroup, ColumnChunk and
 // ColumnMetaData.
@@ -165,7 +165,7 @@ std::optional<FooterCounts> CountFooter(absl::string_view start,
   }
   if (!reader.ok() || !schema || !row_groups || counts.columns == 0 ||
       counts.row_groups >
-          footer_bytes / kLeastEncodedChunkBytes / counts.columns) {
+          footer_bytes / kMinEncodedChunkBytes / counts.columns) {
     return std::nullopt;
   }
   return counts;
@@ -173,8 +173,8 @@ std::optional<FooterCounts> CountFooter(absl::string_view start,
 
 FooterCounts MostOfFooter(uint64_t footer_bytes) {
   return {.row_groups = 1,
-          .columns = footer_bytes / kLeastEncodedChunkBytes,
-          .elements = footer_bytes / kLeastEncodedElementBytes,
+          .columns = footer_bytes / kMinEncodedChunkBytes,
+          .elements = footer_bytes / kMinEncodedElementBytes,
           .name_bytes = footer_bytes};
 }
 

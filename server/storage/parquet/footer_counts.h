@@ -41,7 +41,7 @@ struct FooterCounts {
 std::optional<FooterCounts> CountFooter(absl::string_view start,
                                         uint64_t footer_bytes);
 
-// Of a footer of which nothing else is known: more than any sound one holds.
+// Counts for a footer that cannot be parsed: more than any valid footer has.
 FooterCounts MostOfFooter(uint64_t footer_bytes);
 
 // As FooterCounts::ParsedBytes(), by the lists that are really in the whole

@@ -52,12 +52,12 @@ class PageHeap {
   // As Take(), but null unless there is a freed range with pages that is hardly
   // longer.
   uint8_t* TakeIdle(uint64_t bytes);
-  // Makes a range longer or shorter where it lies. False: there is no room
+  // Makes a range longer or shorter in place. False: there is no free space
   // behind it, and nothing has changed.
   bool Resize(uint8_t* data, uint64_t old_bytes, uint64_t new_bytes);
 
-  // Freed ranges that have their pages, now; and the upper bound while so many
-  // bytes are handed out, and at most were so far.
+  // Bytes of freed ranges that still have pages; and their upper bound when
+  // `taken_bytes` are in use and `peak_bytes` was the peak.
   uint64_t idle_bytes() const;
   static uint64_t MaxIdleBytes(uint64_t taken_bytes, uint64_t peak_bytes);
 

@@ -165,7 +165,7 @@ absl::StatusOr<std::string> ParquetFile::ReadFooter() const {
   MR_RETURN_IF_ERROR(
       ReadAt(bytes() - kTailBytes - footer_bytes_, footer_bytes_, &footer));
   if (footer.size() != footer_bytes_) {
-    return Damaged(path_, "has lost its footer");
+    return Damaged(path_, "no longer has a footer");
   }
   return footer;
 }

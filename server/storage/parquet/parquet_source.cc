@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
+#include "common/byte_size.h"
 #include "common/clean_text.h"
 #include "common/file_error.h"
 #include "common/logging.h"
@@ -637,9 +638,10 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
         !options.cache_budget->TryReserve(cache_bytes, &reserved)) {
       return absl::ResourceExhaustedError(absl::StrCat(
           shards.front().file->path(), ": the cache of decoded row groups ",
-          "needs ", cache_bytes, " bytes, but the memory budget of ",
-          options.cache_budget->capacity(), " has ",
-          options.cache_budget->used(), " in use; raise --memory_budget"));
+          "needs ", FormatByteSize(cache_bytes), ", but the memory budget of ",
+          FormatByteSize(options.cache_budget->capacity()), " has ",
+          FormatByteSize(options.cache_budget->used()),
+          " in use; raise --memory_budget"));
     }
   }
   const std::vector<ColumnPlan> columns = shards.front().columns;

@@ -11,8 +11,8 @@
 
 namespace millrace {
 
-// A row group has at most so many rows and, unless one sample alone is larger,
-// so many bytes: a random read decodes a whole one. Fewer bytes make random
+// Upper bounds of a row group: its rows and, unless one sample is larger,
+// its bytes. A random read decodes a whole row group. Fewer bytes make random
 // reads cheaper and the footer longer; at 2 MiB it is 0.03 % of the file.
 inline constexpr int64_t kMaxRowGroupRows = 64;
 inline constexpr uint64_t kMaxRowGroupBytes = 2 << 20;

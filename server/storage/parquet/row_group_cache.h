@@ -5,7 +5,7 @@
 //
 // All values are charged against `max_bytes`: values in decoding, values that a
 // reader holds and values kept for later. A thread that finds no room waits:
-// values that nobody holds are evicted, least recently used first; then values
+// values without a reader are evicted, least recently used first; then values
 // that readers hold between two samples are taken back (see Lease). A thread
 // must not wait for anything else while its lease is pinned: this guarantees
 // that every wait for room ends.
@@ -163,13 +163,13 @@ class RowGroupCache {
   void Wake() MR_EXCLUDES(mu_);
   bool Charge(uint64_t bytes) MR_REQUIRES(mu_);
   // Makes room for `bytes`: moves values to `victims`, which the caller
-  // destroys without the lock: the oldest values that nobody holds, otherwise
+  // destroys without the lock: the oldest values without a reader, otherwise
   // the values of idle leases.
   void MakeRoom(uint64_t bytes, std::vector<Value>* victims) MR_REQUIRES(mu_);
 
   const uint64_t max_bytes_;
   const bool keep_;
-  // Who stands in line; read by leases without the lock.
+  // Leases that wait; read by leases without the lock.
   std::atomic<uint32_t> waiting_{0};
   mutable Mutex mu_;
   CondVar loaded_;

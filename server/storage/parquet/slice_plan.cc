@@ -9,7 +9,7 @@ namespace {
 // small slices are expensive, because rows before a slice may have to be
 // decoded for it.
 constexpr uint64_t kParts = 16;
-constexpr uint64_t kLeastSliceBytes = 16 << 20;
+constexpr uint64_t kMinSliceBytes = 16 << 20;
 // Bytes of a slice in addition to its columns.
 constexpr uint64_t kSliceBytes = 4096;
 
@@ -25,9 +25,9 @@ SlicePlan PlanSlices(int64_t rows, absl::Span<const ChunkCost> columns,
   rows = std::max<int64_t>(1, rows);
   // Every slice repeats the fixed part, which must be at most half of the
   // slice.
-  const uint64_t target = std::min(
-      cache_bytes,
-      std::max({cache_bytes / kParts, kLeastSliceBytes, 2 * all.fixed}));
+  const uint64_t target =
+      std::min(cache_bytes,
+               std::max({cache_bytes / kParts, kMinSliceBytes, 2 * all.fixed}));
   if (all.Bytes(rows) <= target) return {rows, all.Bytes(rows)};
   const double room =
       target > all.fixed ? static_cast<double>(target - all.fixed) : 0;

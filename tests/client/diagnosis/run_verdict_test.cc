@@ -286,6 +286,8 @@ TEST(Doctor, SaysWhenARunIsTooShort) {
   EXPECT_THAT(TooShortText(run.times),
               HasSubstr("too short to judge: 9 steps in 100 s (fewer than 10 "
                         "steps); train"));
+  run.times.seconds = 1710;  // once written as 1.71e+03 s
+  EXPECT_THAT(TooShortText(run.times), HasSubstr("9 steps in 1,710 s"));
   run.times.steps = 10;
   EXPECT_EQ(TooShortText(run.times), "");
   run.times.seconds = 0.02;

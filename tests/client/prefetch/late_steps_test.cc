@@ -64,6 +64,17 @@ class LateStepsTest : public ::testing::Test {
   LateSteps late_{{kStepTimeout, true}, &table_, &servers_, &hedge_};
 };
 
+// The line came in the middle of the trainer's progress line. The first test,
+// because the line is logged once in 10 s.
+TEST_F(LateStepsTest, ALateStepLogsNothingForUsers) {
+  RequestNew(1, 1);
+  SetMinLogSeverity(LogSeverity::kINFO);
+  ::testing::internal::CaptureStderr();
+  const bool late = FindLate(Ms(15)).has_value();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(late);
+}
+
 TEST_F(LateStepsTest, ALateStepIsRequestedFromTheOtherServerOnce) {
   const CallId id = RequestNew(1, 3);
   EXPECT_FALSE(FindLate(Ms(14)).has_value());

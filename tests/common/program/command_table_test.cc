@@ -28,7 +28,9 @@ class CommandTableTest : public ::testing::Test {
                                       return 7;
                                     }},
                                    {"bench", "How fast.",
-                                    [](const auto&) { return 8; }}}})
+                                    [](const auto&) { return 8; }}},
+                      .examples = {"millrace status --endpoint=data-1:7001",
+                                   "millrace bench"}})
             .Run(arguments, out);
     err_ = ::testing::internal::GetCapturedStderr();
     out_ = out.str();
@@ -55,6 +57,9 @@ TEST_F(CommandTableTest, ShowsItsCommands) {
               "Commands:\n"
               "  status    What they do.\n"
               "  bench     How fast.\n\n"
+              "Examples:\n"
+              "  millrace status --endpoint=data-1:7001\n"
+              "  millrace bench\n\n"
               "`millrace COMMAND --help` lists the flags of a command, "
               "`millrace --version`\nprints the release.\n");
     EXPECT_EQ(err_, "");

@@ -19,6 +19,16 @@ TEST(ReportTest, ShowsPeopleLabelsAndProgramsKeys) {
             "{\"samples\": 60000, \"rate\": 1.25, \"only_json\": \"x\"}");
 }
 
+// "1.234e+04 ms".
+TEST(ReportTest, WritesLargeNumbersAsPeopleDo) {
+  Report report;
+  report.Add("", "a", 9999.0, "ms");
+  report.Add("", "b", 9999.6, "ms");
+  report.Add("c", "c", 1234567.8, "");
+  EXPECT_EQ(report.Text(), "a  9999 ms\nb  10,000 ms\nc  1,234,568\n");
+  EXPECT_EQ(report.Json(), "{\"c\": 1.23457e+06}");
+}
+
 TEST(TableTest, AlignsColumns) {
   EXPECT_EQ(Table({{"NAME", "N"}, {"a long name", "1"}, {"b", "22"}}),
             "NAME         N\n"

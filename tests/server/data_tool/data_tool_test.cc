@@ -1337,7 +1337,9 @@ TEST_F(DataToolTest, WrongUseIsExitCodeTwo) {
 }
 
 TEST_F(DataToolTest, HelpIsThereForAll) {
-  EXPECT_EQ(Call({"--help"}).code, kExitOk);
+  const Result all = Call({"--help"});
+  EXPECT_EQ(all.code, kExitOk);
+  EXPECT_THAT(all.out, HasSubstr("\nExamples:\n  millrace-data pack "));
   EXPECT_THAT(Call({"--version"}).out, HasSubstr("millrace-data "));
   for (const char* command : {"pack", "inspect", "verify", "check"}) {
     const Result help = Call({command, "--help"});

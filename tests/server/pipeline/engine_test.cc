@@ -459,7 +459,8 @@ TEST_F(EngineTest, ASpecThatGrowsTooLargeIsRefusedWhenItIsOpened) {
   const absl::Status status =
       engine->Open(Spec("sources { dataset: 'wide' } batch_size: 1")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the maximum is 65536"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the maximum is 64 KiB"));
 }
 
 TEST_F(EngineTest, ABatchLargerThanTheBudgetIsRefusedWithTheArithmetic) {
@@ -473,7 +474,8 @@ TEST_F(EngineTest, ABatchLargerThanTheBudgetIsRefusedWithTheArithmetic) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(whole.message()),
               HasSubstr("65536 / world size 1 = 65536 rows of 17 bytes"));
-  EXPECT_THAT(std::string(whole.message()), HasSubstr("1048576 bytes less"));
+  EXPECT_THAT(std::string(whole.message()),
+              HasSubstr("the memory budget of 1 MiB less "));
   EXPECT_TRUE(pipeline->MaxPayloadBytes(64).ok());
   Arrivals arrivals;
   EXPECT_EQ(
@@ -524,6 +526,9 @@ TEST_F(EngineTest, NoMemoryWithinTheTimeoutIsRefusedWithADelay) {
   ASSERT_TRUE(run.ok());
   const absl::Status status = arrivals.AwaitDone();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(" KiB of the server's memory budget of 32 KiB were "
+                        "not free within 20ms"));
   EXPECT_GT(GetErrorDetail(status).retry_delay_ms(), 0);
   EXPECT_EQ(engine->stats().refused_admissions, 1u);
   auto batches = arrivals.TakeBatches();

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <string>
 
+#include "common/byte_size.h"
+
 namespace millrace {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -43,21 +46,24 @@ TEST(MemoryUse, TheSumIsTheBudget) {
 
 TEST(MemoryUse, SaysWhatTakesIt) {
   const MemoryUse use = PlanMemory(Needs(), 512 * kMiB, 7);
-  EXPECT_THAT(use.Sentence(), HasSubstr("the memory budget of 536870912 bytes "
-                                        "less 201326592 for decoding (4 "
-                                        "threads x 50331648)"));
-  EXPECT_THAT(use.Sentence(), HasSubstr("7 for caches leaves "));
+  EXPECT_THAT(use.Sentence(), HasSubstr("the memory budget of 512 MiB less 192 "
+                                        "MiB for decoding (4 threads x 48 "
+                                        "MiB), "));
+  EXPECT_THAT(use.Sentence(), HasSubstr(" and 7 B for caches leaves "));
+  // The size that a batch is compared with is exact.
+  EXPECT_THAT(use.Sentence(),
+              EndsWith("(" + std::to_string(use.batches) + " bytes)"));
 }
 
-// "11534336 for up to 0 more threads".
+// "11 MiB for up to 0 more threads".
 TEST(MemoryUse, APartWithoutRoomForAThreadIsForNone) {
   MemoryNeeds needs = Needs();
-  needs.most_threads = 64;
+  needs.max_threads = 64;
   const MemoryUse few = PlanMemory(needs, 300 * kMiB, 0);
   ASSERT_GT(few.more_scratch, 0u);
   ASSERT_EQ(few.more_threads, 0u);
   EXPECT_THAT(few.Sentence(),
-              HasSubstr(std::to_string(few.more_scratch) +
+              HasSubstr(FormatByteSize(few.more_scratch) +
                         " for more threads, too few for one, "));
   EXPECT_THAT(few.Sentence(), Not(HasSubstr("up to 0")));
   const MemoryUse many = PlanMemory(needs, 4096 * kMiB, 0);
@@ -76,7 +82,7 @@ TEST(MemoryUse, FootersAreHeld) {
   EXPECT_EQ(use.held(), without.held() + 100 * kMiB);
   EXPECT_EQ(use.batches, without.batches - 100 * kMiB);
   EXPECT_THAT(use.Sentence(),
-              HasSubstr("104857600 for the footers of Parquet files and 7 for "
+              HasSubstr("100 MiB for the footers of Parquet files and 7 B for "
                         "caches leaves "));
   needs.file_metadata = 512 * kMiB;
   EXPECT_EQ(PlanMemory(needs, 512 * kMiB, 7).batches, 0u);
@@ -106,7 +112,7 @@ TEST(MemoryUse, TheSmallestBudgetWorksAndTheNextSmallerDoesNot) {
 // Room for the threads that may come is set aside at the start.
 TEST(MemoryUse, ThreadsThatMayComeHaveTheirRoom) {
   MemoryNeeds needs = Needs();
-  needs.most_threads = 64;
+  needs.max_threads = 64;
   const MemoryUse use = PlanMemory(needs, 4096 * kMiB, 0);
   EXPECT_EQ(use.threads, 4u);
   EXPECT_EQ(use.more_scratch, 256 * kMiB);
@@ -114,17 +120,17 @@ TEST(MemoryUse, ThreadsThatMayComeHaveTheirRoom) {
       << "with a MiB each beside the scratch";
   EXPECT_EQ(use.held() + use.batches, 4096 * kMiB);
   EXPECT_THAT(use.Sentence(),
-              HasSubstr("(4 threads x 50331648), 268435456 for up to 5 more "
+              HasSubstr("(4 threads x 48 MiB), 256 MiB for up to 5 more "
                         "threads, "));
   // All that may be, and no more.
   EXPECT_EQ(PlanMemory(needs, 1024 * 1024 * kMiB, 0).more_threads, 60u);
-  needs.most_threads = needs.threads;
+  needs.max_threads = needs.threads;
   EXPECT_EQ(PlanMemory(needs, 4096 * kMiB, 0).more_scratch, 0u);
 }
 
 TEST(MemoryUse, WhereTheNumberAdaptsLittleMemoryMeansFewerThreads) {
   MemoryNeeds needs = Needs();
-  needs.most_threads = 64;
+  needs.max_threads = 64;
   EXPECT_EQ(PlanMemory(needs, 200 * kMiB, 0).threads, 2u);
   EXPECT_GT(PlanMemory(needs, 200 * kMiB, 0).batches, 0u);
   EXPECT_EQ(PlanMemory(needs, 90 * kMiB, 0).threads, 1u);
@@ -134,7 +140,7 @@ TEST(MemoryUse, WhereTheNumberAdaptsLittleMemoryMeansFewerThreads) {
 // What SmallestBudget() relies on.
 TEST(MemoryUse, ALargerBudgetNeverLeavesLess) {
   MemoryNeeds needs = Needs();
-  needs.most_threads = 64;
+  needs.max_threads = 64;
   needs.reads_wait = true;
   uint64_t before = 0;
   for (uint64_t budget = 16 * kMiB; budget < 8192 * kMiB; budget += kMiB) {
@@ -152,9 +158,10 @@ TEST(BatchMemory, SaysHowManyFit) {
   batch.payload = 100663360;
   batch.beside = 4096;
   batch.budget = 300 * kMiB;
-  batch.budget_arithmetic = "the memory budget leaves 314572800";
+  batch.budget_arithmetic = "the memory budget leaves 300 MiB";
   EXPECT_THAT(batch.Sentence(),
-              HasSubstr("a batch takes 100667456 bytes (16 rows x 6291458"));
+              HasSubstr("a batch takes 96 MiB (16 rows x 6291458 bytes = 96 "
+                        "MiB with alignment, plus up to 4 KiB to build"));
   EXPECT_THAT(batch.Sentence(), HasSubstr("3 of these batches fit at a time"));
   batch.rows = 1;
   batch.budget = batch.reserved();

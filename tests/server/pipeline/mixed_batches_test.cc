@@ -494,7 +494,7 @@ TEST_F(MixedBatches, CountWhatTheirThreadsNeedBesideTheBatch) {
   const absl::Status mixed = payload("transforms { mix_up {} }").status();
   EXPECT_TRUE(absl::IsFailedPrecondition(mixed)) << mixed;
   EXPECT_THAT(std::string(mixed.message()),
-              HasSubstr("2 threads need 128 bytes each"));
+              HasSubstr("2 threads need 128 B each"));
 }
 
 }  // namespace

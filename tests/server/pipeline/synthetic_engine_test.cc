@@ -19,6 +19,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kFields[] =
@@ -265,7 +266,8 @@ TEST_F(SyntheticEngineTest, ReadyBatchesThatDoNotFitAreRefusedByArithmetic) {
   const auto bytes = (*pipeline)->MaxPayloadBytes(1);
   EXPECT_TRUE(absl::IsFailedPrecondition(bytes.status())) << bytes.status();
   EXPECT_THAT(std::string(bytes.status().message()),
-              HasSubstr("64 of 120192 bytes must fit into half of the memory"));
+              HasSubstr("64 of 117 KiB (120192 bytes) must fit into half of "
+                        "the memory"));
   EXPECT_TRUE((*pipeline)->MaxPayloadBytes(12).ok());
 }
 
@@ -318,7 +320,9 @@ TEST_F(SyntheticEngineTest, AllReadyBatchesTogetherLeaveHalfOfTheMemory) {
   ASSERT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
   EXPECT_GT(GetErrorDetail(refused.status()).retry_delay_ms(), 0);
   EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("for all ready batches together"));
+              AllOf(HasSubstr("no memory for 9 ready batches: "),
+                    HasSubstr(" MiB are needed, but of the "),
+                    HasSubstr("for all ready batches together")));
   EXPECT_EQ(budget_->used(), used);
   arrivals.TakeBatches();
   // The worker that told of its end may hold the run a moment longer.

@@ -139,10 +139,10 @@ TEST_F(ThreadTuningTest, TheSameBytesWhateverTheNumbersAre) {
   EXPECT_EQ(budget_->used(), idle_use_);
   EXPECT_LE(budget_->peak(), budget_->capacity());
   const Engine::Stats stats = engine->stats();
-  EXPECT_LE(stats.threads, stats.most_threads);
-  EXPECT_LE(stats.read_threads, stats.most_read_threads);
-  EXPECT_GT(stats.most_threads, 2u);
-  EXPECT_EQ(stats.most_read_threads, Engine::kMaxAdaptiveReadThreads);
+  EXPECT_LE(stats.threads, stats.max_threads);
+  EXPECT_LE(stats.read_threads, stats.max_read_threads);
+  EXPECT_GT(stats.max_threads, 2u);
+  EXPECT_EQ(stats.max_read_threads, Engine::kMaxAdaptiveReadThreads);
   ASSERT_EQ(stats.thread_changes.size(), 16u) << "the last ones";
   for (size_t i = 0; i < stats.thread_changes.size(); ++i) {
     const ThreadChange& change = stats.thread_changes[i];
@@ -190,7 +190,7 @@ TEST_F(ThreadTuningTest, FixedNumbersStay) {
                        {.interval = absl::Milliseconds(1), .policy = policy});
   policy->Await(50);
   EXPECT_EQ(engine->stats().threads, 3u);
-  EXPECT_EQ(engine->stats().most_threads, 3u);
+  EXPECT_EQ(engine->stats().max_threads, 3u);
   engine.reset();
   options.adapt_read_threads = false;
   const uint64_t asked = policy->decisions;
@@ -199,7 +199,7 @@ TEST_F(ThreadTuningTest, FixedNumbersStay) {
   RunAll(*engine, "sources { dataset: 'numbers' } batch_size: 10");
   const Engine::Stats stats = engine->stats();
   EXPECT_EQ(stats.read_threads, 5u);
-  EXPECT_EQ(stats.most_read_threads, 5u);
+  EXPECT_EQ(stats.max_read_threads, 5u);
   EXPECT_TRUE(stats.thread_changes.empty());
   EXPECT_EQ(policy->decisions, asked) << "nobody is asked";
 }

@@ -30,7 +30,7 @@ TEST(FrameSizeTest, ASlowLinkFinishesAFrameInTime) {
     EXPECT_LT(took, seconds(10)) << i;
     size.Note(took);
   }
-  EXPECT_EQ(size.bytes(), FrameSize::kLeastBytes);
+  EXPECT_EQ(size.bytes(), FrameSize::kMinBytes);
   for (int i = 0; i < 3; ++i) size.Note(milliseconds(5));
   EXPECT_EQ(size.bytes(), kFrameDataBytes);
 }

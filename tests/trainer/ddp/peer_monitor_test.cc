@@ -125,8 +125,8 @@ TEST_F(PeerMonitors, NameAProcessThatDies) {
   monitors_.push_back(*std::move(first));
   Join(1, 3);
   const int fd = Connect();
-  Send(fd, "millrace-roll-1 c0ffee 2 far-away\n");
-  EXPECT_EQ(Line(fd), "millrace-roll-1 host-0");
+  Send(fd, "millrace-peer-1 c0ffee 2 far-away\n");
+  EXPECT_EQ(Line(fd), "millrace-peer-1 host-0");
   close(fd);
   for (size_t rank : {0, 1}) {
     EXPECT_THAT(monitors_[rank]->AwaitMissing(kLong)->Sentence(3),
@@ -142,7 +142,7 @@ TEST_F(PeerMonitors, NameAMachineThatIsSilent) {
   Join(1, 3, absl::Seconds(2));
   // It stays connected and says nothing more.
   const int fd = Connect();
-  Send(fd, "millrace-roll-1 c0ffee 2 far-away\n");
+  Send(fd, "millrace-peer-1 c0ffee 2 far-away\n");
   for (size_t rank : {0, 1}) {
     EXPECT_EQ(monitors_[rank]->AwaitMissing(kLong)->Sentence(3),
               "rank 2 of 3 on host far-away is gone: no heartbeat for 2s");
@@ -177,12 +177,12 @@ TEST_F(PeerMonitors, DoNotListenToStrangers) {
   Start(2);
   for (const std::string& text :
        {std::string("GET / HTTP/1.1\r\n\r\n"),
-        std::string("millrace-roll-1 wrong 1 host\n"),
-        std::string("millrace-roll-1 c0ffee 1 host\n"),  // is there already
-        std::string("millrace-roll-1 c0ffee 0 host\n"),
-        std::string("millrace-roll-1 c0ffee 2 host\n"),
-        std::string("millrace-roll-1 c0ffee -1 host\n"),
-        std::string("millrace-roll-1 c0ffee 1\n"),
+        std::string("millrace-peer-1 wrong 1 host\n"),
+        std::string("millrace-peer-1 c0ffee 1 host\n"),  // is there already
+        std::string("millrace-peer-1 c0ffee 0 host\n"),
+        std::string("millrace-peer-1 c0ffee 2 host\n"),
+        std::string("millrace-peer-1 c0ffee -1 host\n"),
+        std::string("millrace-peer-1 c0ffee 1\n"),
         std::string("end everything\n"), std::string("missing 0 x y\n"),
         std::string("\n\n\n"), std::string("\0\xff\n", 3),
         std::string(100000, 'x')}) {
@@ -231,8 +231,8 @@ TEST_F(PeerMonitors, WaitForRoomForAConnection) {
   EXPECT_THAT(line, HasSubstr("cannot accept the connection of another rank: "
                               "Too many open files; "));
   // With room again, the rank is met.
-  Send(rank, absl::StrCat("millrace-roll-1 ", kToken, " 1 host-1\n"));
-  EXPECT_THAT(Line(rank), HasSubstr("millrace-roll-1 "));
+  Send(rank, absl::StrCat("millrace-peer-1 ", kToken, " 1 host-1\n"));
+  EXPECT_THAT(Line(rank), HasSubstr("millrace-peer-1 "));
   for (const int fd : {log[0], log[1], rank, stderr_before}) close(fd);
 }
 
@@ -241,8 +241,8 @@ TEST_F(PeerMonitors, LoseARankThatTalksNonsense) {
   ASSERT_TRUE(first.ok());
   monitors_.push_back(*std::move(first));
   const int fd = Connect();
-  Send(fd, "millrace-roll-1 c0ffee 1 evil\x01host\n");
-  EXPECT_EQ(Line(fd), "millrace-roll-1 host-0");
+  Send(fd, "millrace-peer-1 c0ffee 1 evil\x01host\n");
+  EXPECT_EQ(Line(fd), "millrace-peer-1 host-0");
   const std::string much(1 << 20, 'y');
   (void)send(fd, much.data(), much.size(), MSG_NOSIGNAL);
   EXPECT_EQ(monitors_[0]->AwaitMissing(kLong)->Sentence(2),

@@ -560,7 +560,7 @@ TEST(ReadAhead, TakesNothingAfterItsEnd) {
   std::atomic<uint64_t> reads{0};
   ReadAhead ahead(
       {.threads = 1,
-       .most_threads = 1,
+       .max_threads = 1,
        .buffer_bytes = 1 << 20,
        .read = [&](const Scheduler::Task&, WorkerState&) { ++reads; }});
   EXPECT_TRUE(ahead.Add(lane, std::make_shared<NoJob>(), 3, 1, 0));

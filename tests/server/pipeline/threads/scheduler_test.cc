@@ -178,7 +178,7 @@ TEST(Scheduler, NothingIsLostWhileTheNumberOfThreadsChanges) {
   {
     Scheduler scheduler(
         {.threads = 2,
-         .most_threads = 8,
+         .max_threads = 8,
          .run =
              [](uint32_t worker, const Scheduler::Task& task) {
                EXPECT_LT(worker, 8u);
@@ -220,7 +220,7 @@ TEST(Scheduler, AsManyThreadsWorkAsWereAskedFor) {
   std::atomic<int> inside{0};
   std::atomic<bool> go{false};
   Scheduler scheduler({.threads = 1,
-                       .most_threads = 6,
+                       .max_threads = 6,
                        .run = [&](uint32_t, const Scheduler::Task&) {
                          inside.fetch_add(1);
                          inside.notify_all();
@@ -407,7 +407,7 @@ TEST(Scheduler, ALongRowHoldsUpNoOtherPlan) {
   auto heavy = std::make_shared<CountingJob>(1);
   auto light = std::make_shared<CountingJob>(5);
   Scheduler scheduler({.threads = 1,
-                       .most_threads = 2,
+                       .max_threads = 2,
                        .run =
                            [&](uint32_t, const Scheduler::Task& task) {
                              if (task.job == heavy) {
