@@ -392,7 +392,9 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
   for (size_t i = 0; i < columns.size(); ++i) {
     *failed = static_cast<int>(i);
     arrow::ArrayVector chunks;
-    MR_RETURN_IF_ERROR(Catch(path_, "decode", [&] {
+    const std::string action =
+        absl::StrCat("decode column '", columns[i].plan->name, "' of");
+    MR_RETURN_IF_ERROR(Catch(path_, action, [&] {
       return decoder
           ->Read(static_cast<int>(i), slice.begin, slice.end,
                  std::max<int64_t>(1, rows))
