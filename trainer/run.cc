@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -52,6 +53,7 @@
 #include "trainer/step_losses.h"
 #include "trainer/torch_error.h"
 #include "trainer/training_step.h"
+#include "trainer/write_failures.h"
 
 namespace millrace {
 namespace {
@@ -75,6 +77,17 @@ constexpr absl::Duration kRankTimeout = absl::Minutes(2);
 
 void LogError(const absl::Status& status) {
   if (!status.ok()) MR_LOG(ERROR) << ErrorText(status);
+}
+
+// A write that is repeated later, and whose failure does not end the run.
+void LogWrite(const absl::Status& written, WriteFailures& failures) {
+  const auto line = failures.LineOf(written, std::chrono::steady_clock::now());
+  if (!line.has_value()) return;
+  if (written.ok()) {
+    MR_LOG(INFO) << *line;
+  } else {
+    MR_LOG(ERROR) << *line;
+  }
 }
 
 class TrainingRun {
@@ -102,8 +115,8 @@ class TrainingRun {
   }
   // Call after training, successful or not.
   void EndMonitor() { monitor_->End(); }
-  // Writes --json of a run that Train() or Finish() has ended with `error`: only
-  // whole epochs, and nothing new of other ranks, which may not answer.
+  // Writes --json of a run that Train() or Finish() has ended with `error`:
+  // only whole epochs, and nothing new of other ranks, which may not answer.
   absl::Status WriteSummaryOf(const absl::Status& error);
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
@@ -154,6 +167,8 @@ class TrainingRun {
   uint64_t batches_ = 0;  // batches that the loader delivered
 
   RunPlace place_;
+  WriteFailures checkpoint_failures_{config_.checkpoint};
+  WriteFailures weights_failures_{config_.save_weights};
   std::unique_ptr<EpochLosses> losses_;  // of the current epoch
   // The same on all ranks: losses are also gathered within an epoch.
   bool gathers_losses_ = false;
@@ -454,7 +469,8 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     // On ranks other than 0 this does nothing; they wait in the next step. A
     // full disk need not end the run.
     if (checkpoint) {
-      monitor_->LeaveOut([this] { LogError(WriteCheckpoint()); });
+      monitor_->LeaveOut(
+          [this] { LogWrite(WriteCheckpoint(), checkpoint_failures_); });
     }
     if (monitor_->WantsLook()) {
       monitor_->Look({.axis = place_.steps,
@@ -539,8 +555,8 @@ absl::Status TrainingRun::Train() {
     MR_RETURN_IF_ERROR(Verify(absl::StrCat("after epoch ", epoch + 1)));
     // A full disk need not end the run here: the write is tried again at its
     // end, where an error counts.
-    LogError(WriteCheckpoint());
-    LogError(keeper_->SaveWeights());
+    LogWrite(WriteCheckpoint(), checkpoint_failures_);
+    LogWrite(keeper_->SaveWeights(), weights_failures_);
     if (data_.evaluation != nullptr) MR_RETURN_IF_ERROR(Evaluate());
     if (config_.max_steps > 0 && place_.run_steps >= config_.max_steps) break;
   }
