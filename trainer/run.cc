@@ -124,6 +124,8 @@ class TrainingRun {
   absl::StatusOr<RunSummary> Finish();
 
  private:
+  // The files and the folders of the flags do not stand in each other's way.
+  absl::Status CheckOutputs() const;
   absl::Status OpenData();
   absl::Status StartLosses();
   absl::Status StartAudit();
@@ -175,8 +177,21 @@ class TrainingRun {
   RunSummary summary_;
 };
 
+absl::Status TrainingRun::CheckOutputs() const {
+  return CheckApart(
+      {{"--json", config_.json},
+       {"--step_losses", config_.step_losses},
+       {"--checkpoint", config_.checkpoint},
+       {"--save_weights", config_.save_weights}},
+      {{"--audit_dir", config_.audit_dir, "rank-", ".mraudit"},
+       {"--tensorboard", config_.tensorboard, "events.out.tfevents.", ""},
+       {"--profile", config_.profile, "", ".pt.trace.json"},
+       {"--failed_batch", config_.failed_batch, "", ""}});
+}
+
 absl::Status TrainingRun::SetUp() {
   if (env_.rank == 0) {
+    MR_RETURN_IF_ERROR(CheckOutputs());
     const NamedFiles outputs = {{"--json", config_.json},
                                 {"--step_losses", config_.step_losses},
                                 {"--checkpoint", config_.checkpoint},
