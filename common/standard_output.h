@@ -22,13 +22,13 @@ namespace millrace {
 // it fails. Before anything is opened and any thread is started.
 void HoldStandardStreams();
 
-// A write to a pipe or socket whose reader has ended, or to a file that grows too
-// large, fails with an errno in place of a signal that ends the process without
-// a word. A handler that the program has set stays.
+// A write to a pipe or socket whose reader has ended, or to a file that grows
+// too large, fails with an errno in place of a signal that ends the process
+// without a word. A handler that the program has set stays.
 void IgnoreWriteSignals();
 
 // Writes what is buffered. DataLoss: this, or an earlier write to stdout,
-// failed; names the system's reason where the failure happened just now.
+// failed; names the system's reason unless the stream can be written again.
 absl::Status FlushStandardOutput();
 
 }  // namespace millrace
