@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_size.h"
+#include "common/clean_text.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
 #include "server/rpc/listen_address.h"
@@ -41,6 +42,9 @@ constexpr size_t kMaxSocketPath = 107;
 // Code, libraries and gRPC's own buffers: memory in addition to the budget.
 constexpr uint64_t kOutsideBudgetBytes = 200 << 20;
 
+// Of a message, which may quote a value of any length and bytes.
+constexpr size_t kMaxMistakeBytes = 2000;
+
 // Collects mistakes with their places. Lines and columns are counted from 1.
 class Mistakes : public google::protobuf::io::ErrorCollector {
  public:
@@ -48,8 +52,8 @@ class Mistakes : public google::protobuf::io::ErrorCollector {
 
   void AddError(int line, google::protobuf::io::ColumnNumber column,
                 const std::string& message) override {
-    lines_.push_back(
-        absl::StrCat(filename_, ":", line + 1, ":", column + 1, ": ", message));
+    lines_.push_back(absl::StrCat(filename_, ":", line + 1, ":", column + 1,
+                                  ": ", CleanText(message, kMaxMistakeBytes)));
   }
   void AddAt(const TextFormat::ParseLocation& at, const std::string& message) {
     AddError(at.line, at.column, message);
@@ -75,7 +79,7 @@ bool IsParquet(absl::string_view uri) {
 void CheckConfig(const ServerConfig& config, const Report& report) {
   const auto bad = [&report](const char* field, int dataset,
                              const auto&... words) {
-    report(field, dataset, absl::StrCat(words...));
+    report(field, dataset, CleanText(absl::StrCat(words...), kMaxMistakeBytes));
   };
   const auto at_most = [&bad](const char* field, uint64_t value, uint64_t max,
                               absl::string_view why = "") {
@@ -253,9 +257,8 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   settings.listen = config.listen().empty() ? kDefaultListen : config.listen();
   uint64_t parquet = 0;
   for (const DatasetConfig& dataset : config.datasets()) {
-    settings.datasets.push_back(
-        {dataset.name(), dataset.uri(),
-         dataset.has_weight() ? dataset.weight() : 1});
+    settings.datasets.push_back({dataset.name(), dataset.uri(),
+                                 dataset.has_weight() ? dataset.weight() : 1});
     parquet += IsParquet(dataset.uri());
   }
   settings.operators.assign(config.operators().begin(),
@@ -387,9 +390,10 @@ std::string DescribeSettings(const ServerSettings& settings,
     line("  row group cache", FormatByteSize(settings.row_group_cache_bytes),
          "maximum, for decoded Parquet row groups");
   }
-  line("  batches, scratch",
-       FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes)),
-       "minimum, for batches and decoding");
+  line(
+      "  batches, scratch",
+      FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes)),
+      "minimum, for batches and decoding");
   line("expected memory", FormatByteSize(budget + kOutsideBudgetBytes),
        absl::StrCat("maximum: the budget and ",
                     FormatByteSize(kOutsideBudgetBytes),

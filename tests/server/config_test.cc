@@ -49,6 +49,12 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
        "s.textproto:3:3: dataset name `a` is given twice"},
       {"datasets { name: \"a b\" uri: \"lmdb:/a\" }\n",
        "s.textproto:1:12: dataset name `a b`"},
+      // It was printed as it is, and moved the terminal's cursor.
+      {"datasets { name: \"a\\nb\\033[31m\" uri: \"lmdb:/a\" }\n",
+       "s.textproto:1:12: dataset name `a\\nb\\033[31m` must consist of "
+       "letters, digits, '_', '-' and '.'"},
+      {"datasets { name: \"a\" uri: \"\\033[31m\" }\n",
+       "s.textproto:1:22: dataset `a` has the uri `\\033[31m`"},
       {"datasets { uri: \"lmdb:/a\" }\n", "s.textproto:1:1: dataset name ``"},
       {"datasets { name: \"a\" uri: \"/a\" }\n",
        "s.textproto:1:22: dataset `a` has the uri `/a`"},
@@ -65,8 +71,8 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
 }
 
 TEST(ParseServerConfigTest, NamesEveryMistake) {
-  const auto config = ParseServerConfig(
-      "threads: 99999\nread_threads: 5000\n", "s.textproto");
+  const auto config =
+      ParseServerConfig("threads: 99999\nread_threads: 5000\n", "s.textproto");
   EXPECT_THAT(std::string(config.status().message()), HasSubstr(":1:1: thr"));
   EXPECT_THAT(std::string(config.status().message()), HasSubstr("\ns.text"));
 }
@@ -171,7 +177,8 @@ TEST(ResolveServerConfigTest, NumbersThatAdaptMayBeginElsewhere) {
   EXPECT_EQ(settings->read_threads, 1);
   EXPECT_TRUE(settings->adapt_threads);
   EXPECT_TRUE(settings->adapt_read_threads);
-  EXPECT_THAT(DescribeSettings(*settings, kMachine), HasSubstr("initial number"));
+  EXPECT_THAT(DescribeSettings(*settings, kMachine),
+              HasSubstr("initial number"));
   const auto refused = [&config] {
     return std::string(
         ResolveServerConfig(config, kMachine).status().message());
