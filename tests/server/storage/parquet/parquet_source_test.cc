@@ -644,6 +644,32 @@ TEST_F(ParquetSourceTest, AFileThatAnotherProgramDerivedIsForeign) {
   EXPECT_EQ(*ReadAll(**derived), ImageSamples(10));
 }
 
+// Arrow's words asked for a larger "schema depth limit", which is no setting of
+// Millrace, and to copy the file again.
+TEST_F(ParquetSourceTest, AColumnThatIsNestedTooDeepIsNamed) {
+  for (const int levels : {99, 100}) {
+    std::shared_ptr<arrow::DataType> type = arrow::int32();
+    for (int i = 1; i < levels; ++i) {
+      type = arrow::struct_({arrow::field("s", type)});
+    }
+    WriteParquet(folder_ / "d", {{"label", Int64({1, 2})},
+                                 {"deep", *arrow::MakeArrayOfNull(type, 2)},
+                                 {"x", Int64({3, 4})}});
+    const absl::Status status = Open("d").status();
+    if (levels == 99) {
+      EXPECT_TRUE(status.ok()) << status;
+      continue;
+    }
+    EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat(
+                    folder_ / "d",
+                    " has a column 'deep' that is nested 100 levels deep, and "
+                    "the maximum is 99; flatten the column, or write the file "
+                    "without it")));
+  }
+}
+
 // A flipped bit in a file with page checksums was served as a value, and
 // `millrace-data verify` called the file whole.
 TEST_F(ParquetSourceTest, PagesAreComparedWithTheirChecksums) {
