@@ -22,9 +22,9 @@ namespace millrace {
 // it fails. Before anything is opened and any thread is started.
 void HoldStandardStreams();
 
-// A write to a pipe or socket whose reader has ended, or to a file that grows
-// too large, fails with an errno in place of a signal that ends the process
-// without a word. A handler that the program has set stays.
+// A write to a pipe or socket whose reader has ended, or to a file that grows too
+// large, fails with an errno in place of a signal that ends the process without
+// a word. A handler that the program has set stays.
 void IgnoreWriteSignals();
 
 // Writes what is buffered. DataLoss: this, or an earlier write to stdout,
