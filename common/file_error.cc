@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -22,8 +23,23 @@ uint64_t FreeBytes(absl::string_view path) {
   return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
 }
 
-absl::string_view Advice(int error) {
+// Whether the action makes a file or a folder.
+bool Makes(absl::string_view action) {
+  return absl::StartsWith(action, "write") ||
+         absl::StartsWith(action, "create") || absl::StartsWith(action, "make");
+}
+
+absl::string_view Advice(int error, absl::string_view action) {
   switch (error) {
+    case ENOENT:
+      return Makes(action) ? "; create the folder, or check the path"
+                           : "; check the path";
+    case ENOTDIR:
+      return "; check the path: a part of it is a file and no folder";
+    case EISDIR:
+      return "; name a file, not a folder";
+    case ENAMETOOLONG:
+      return "; choose a shorter name";
     case ENOSPC:
     case EDQUOT:
       return "; make room or write to another disk";
@@ -46,8 +62,9 @@ absl::string_view Advice(int error) {
 
 absl::Status FileError(int error, absl::string_view action,
                        absl::string_view path) {
-  const std::string text = absl::StrCat("cannot ", action, " ", path, ": ",
-                                        std::strerror(error), Advice(error));
+  const std::string text =
+      absl::StrCat("cannot ", action, " ", path, ": ", std::strerror(error),
+                   Advice(error, action));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     return absl::ResourceExhaustedError(text);
   }

@@ -11,9 +11,10 @@
 
 namespace millrace {
 
-// "cannot ACTION PATH: No space left on device; make room or ...".
-// NotFound, PermissionDenied, AlreadyExists and so on by `error` (an errno);
-// ResourceExhausted when there is no room.
+// "cannot ACTION PATH: No space left on device; make room or ...". Where an
+// action that begins with write, create or make misses a folder, the advice is
+// to create the folder. NotFound, PermissionDenied, AlreadyExists and so on by
+// `error` (an errno); ResourceExhausted when there is no room.
 absl::Status FileError(int error, absl::string_view action,
                        absl::string_view path);
 

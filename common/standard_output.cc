@@ -32,14 +32,19 @@ void IgnoreWriteSignals() {
 absl::Status FlushStandardOutput() {
   if (std::fflush(stdout) != 0) {
     const int reason = errno;
-    return absl::DataLossError(absl::StrCat(
-        "cannot write to standard output: ", std::strerror(reason)));
+    return absl::DataLossError(absl::StrCat("cannot write to standard output: ",
+                                            std::strerror(reason)));
   }
   // stdio drops the text of a failed write: a later flush succeeds, and only
   // the stream's mark remembers it.
   if (std::ferror(stdout) != 0) {
-    return absl::DataLossError(
-        "cannot write to standard output: an earlier write failed");
+    // Nor does stdio keep the reason. What was printed is cut off already, so
+    // that one more character does no harm.
+    const bool works_now = write(STDOUT_FILENO, "\n", 1) == 1;
+    const int reason = errno;
+    return absl::DataLossError(absl::StrCat(
+        "cannot write to standard output: ",
+        works_now ? "an earlier write failed" : std::strerror(reason)));
   }
   return absl::OkStatus();
 }

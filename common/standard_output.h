@@ -28,7 +28,7 @@ void HoldStandardStreams();
 void IgnoreWriteSignals();
 
 // Writes what is buffered. DataLoss: this, or an earlier write to stdout,
-// failed; names the system's reason where the failure happened just now.
+// failed; names the system's reason unless the stream can be written again.
 absl::Status FlushStandardOutput();
 
 }  // namespace millrace

@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_size.h"
+#include "common/clean_text.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
 #include "server/rpc/listen_address.h"
@@ -44,6 +45,9 @@ constexpr uint64_t kOutsideBudgetBytes = 200 << 20;
 // Descriptors of gRPC, the sockets and the accept loop.
 constexpr uint64_t kServerFiles = 10;
 
+// Of a message, which may quote a value of any length and bytes.
+constexpr size_t kMaxMistakeBytes = 2000;
+
 // Collects mistakes with their places. Lines and columns are counted from 1.
 class Mistakes : public google::protobuf::io::ErrorCollector {
  public:
@@ -51,8 +55,8 @@ class Mistakes : public google::protobuf::io::ErrorCollector {
 
   void AddError(int line, google::protobuf::io::ColumnNumber column,
                 const std::string& message) override {
-    lines_.push_back(
-        absl::StrCat(filename_, ":", line + 1, ":", column + 1, ": ", message));
+    lines_.push_back(absl::StrCat(filename_, ":", line + 1, ":", column + 1,
+                                  ": ", CleanText(message, kMaxMistakeBytes)));
   }
   void AddAt(const TextFormat::ParseLocation& at, const std::string& message) {
     AddError(at.line, at.column, message);
@@ -78,7 +82,7 @@ bool IsParquet(absl::string_view uri) {
 void CheckConfig(const ServerConfig& config, const Report& report) {
   const auto bad = [&report](const char* field, int dataset,
                              const auto&... words) {
-    report(field, dataset, absl::StrCat(words...));
+    report(field, dataset, CleanText(absl::StrCat(words...), kMaxMistakeBytes));
   };
   const auto at_most = [&bad](const char* field, uint64_t value, uint64_t max,
                               absl::string_view why = "") {

@@ -8,8 +8,11 @@
 #include <filesystem>
 #include <map>
 #include <system_error>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/atomic_file.h"
 #include "common/file_error.h"
 #include "common/status_macros.h"
@@ -22,6 +25,46 @@ namespace {
 bool IsFolder(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// One text for all spellings of a path, which need not exist.
+absl::StatusOr<std::string> RealPath(absl::string_view path) {
+  while (path.size() > 1 && absl::ConsumeSuffix(&path, "/")) {
+  }
+  MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(std::string(path)));
+  std::error_code error;
+  // Absolute first: of a relative path of which nothing exists it stays
+  // relative.
+  std::string real = std::filesystem::weakly_canonical(
+      std::filesystem::absolute(target), error);
+  return error ? target : real;
+}
+
+// Refuses `path`, of `flag`, beside a folder.
+absl::Status CheckApartFrom(const NamedFolder& folder, absl::string_view flag,
+                            const std::string& path) {
+  MR_ASSIGN_OR_RETURN(const std::string real, RealPath(path));
+  MR_ASSIGN_OR_RETURN(const std::string real_folder, RealPath(folder.path));
+  if (real == real_folder) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " and ", folder.flag, " both name ", path, ", but ", flag,
+        " is a file and ", folder.flag, " a folder; give each its own path"));
+  }
+  if (absl::StartsWith(real_folder, real + "/")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder.flag, "=", folder.path, " is a folder below ", flag,
+                     "=", path, ", which is a file; give each its own path"));
+  }
+  const std::string name = FileName(real);
+  const bool has_names = !folder.prefix.empty() || !folder.suffix.empty();
+  if (has_names && FolderOf(real) == real_folder &&
+      absl::StartsWith(name, folder.prefix) &&
+      absl::EndsWith(name, folder.suffix)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, "=", path, " has the name of a file that ", folder.flag, "=",
+        folder.path, " writes; give it another name"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -45,14 +88,24 @@ absl::Status CheckDistinct(const NamedFiles& files) {
   std::map<std::string, absl::string_view> flags;
   for (const auto& [flag, path] : files) {
     if (path.empty() || IsSpecialFile(path)) continue;
-    MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
-    std::error_code error;
-    std::string real = std::filesystem::weakly_canonical(target, error);
-    const auto [other, first] = flags.emplace(error ? target : real, flag);
+    MR_ASSIGN_OR_RETURN(std::string real, RealPath(path));
+    const auto [other, first] = flags.emplace(std::move(real), flag);
     if (first) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(other->second, " and ", flag, " both name ", path,
                      "; give each a file of its own"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckApart(const NamedFiles& files,
+                        const std::vector<NamedFolder>& folders) {
+  for (const auto& [flag, path] : files) {
+    if (path.empty() || IsSpecialFile(path)) continue;
+    for (const NamedFolder& folder : folders) {
+      if (folder.path.empty()) continue;
+      MR_RETURN_IF_ERROR(CheckApartFrom(folder, flag, path));
+    }
   }
   return absl::OkStatus();
 }

@@ -25,6 +25,20 @@ using NamedFiles = std::vector<std::pair<absl::string_view, std::string>>;
 // written would stay.
 absl::Status CheckDistinct(const NamedFiles& files);
 
+// A folder that a flag names, for files that the program names itself.
+struct NamedFolder {
+  absl::string_view flag;
+  std::string path;  // empty: not given
+  // Begin and end of those names; both empty: no name is known.
+  absl::string_view prefix;
+  absl::string_view suffix;
+};
+
+// InvalidArgument: one of the files is also one of the folders or a folder
+// above it, or has the name of a file that the program writes into the folder.
+absl::Status CheckApart(const NamedFiles& files,
+                        const std::vector<NamedFolder>& folders);
+
 // InvalidArgument: `path` is a folder. Others as FileError (file_error.h).
 absl::Status CheckReadable(const std::string& path);
 

@@ -123,8 +123,7 @@ void AddModelFlags(TrainerConfig* c, FlagSet& flags) {
   flags.Add(
       "init_weights_without",
       [c](absl::string_view text) {
-        c->init_weights_without.clear();
-        if (!text.empty()) c->init_weights_without = absl::StrSplit(text, ',');
+        c->init_weights_without = absl::StrSplit(text, ',');
         return absl::OkStatus();
       },
       "NAME,...", "Layers or tensors that --init_weights does not set");
@@ -384,8 +383,7 @@ absl::StatusOr<TrainFlags> ParseTrainFlags(
                 "checkpoint; a second one ends it at once.\n"
                 "Exit codes: 0 trained to the end, 1 an error, 2 a mistake on "
                 "the command line or in a file that it names.",
-       .last_value_holds = true,
-       .empty_values = true});
+       .last_value_holds = true});
   LoaderFlags loader;
   AddDataFlags(&result.config, loader, flags);
   AddModelFlags(&result.config, flags);

@@ -55,6 +55,7 @@
 #include "trainer/step_losses.h"
 #include "trainer/torch_error.h"
 #include "trainer/training_step.h"
+#include "trainer/write_failures.h"
 
 namespace millrace {
 namespace {
@@ -80,6 +81,17 @@ constexpr absl::Duration kRankTimeout = absl::Minutes(2);
 
 void LogError(const absl::Status& status) {
   if (!status.ok()) MR_LOG(ERROR) << ErrorText(status);
+}
+
+// A write that is repeated later, and whose failure does not end the run.
+void LogWrite(const absl::Status& written, WriteFailures& failures) {
+  const auto line = failures.LineOf(written, std::chrono::steady_clock::now());
+  if (!line.has_value()) return;
+  if (written.ok()) {
+    MR_LOG(INFO) << *line;
+  } else {
+    MR_LOG(ERROR) << *line;
+  }
 }
 
 class TrainingRun {
@@ -118,6 +130,8 @@ class TrainingRun {
  private:
   // The flags replace no file of another kind than their own.
   absl::Status CheckReplaced() const;
+  // The files and the folders of the flags do not stand in each other's way.
+  absl::Status CheckOutputs() const;
   absl::Status OpenData();
   absl::Status StartLosses();
   absl::Status StartAudit();
@@ -168,14 +182,29 @@ class TrainingRun {
   double no_answer_before_ = 0;  // the loader's, at the start of the epoch
 
   RunPlace place_;
+  WriteFailures checkpoint_failures_{config_.checkpoint};
+  WriteFailures weights_failures_{config_.save_weights};
   std::unique_ptr<EpochLosses> losses_;  // of the current epoch
   // The same on all ranks: losses are also gathered within an epoch.
   bool gathers_losses_ = false;
   RunSummary summary_;
 };
 
+absl::Status TrainingRun::CheckOutputs() const {
+  return CheckApart(
+      {{"--json", config_.json},
+       {"--step_losses", config_.step_losses},
+       {"--checkpoint", config_.checkpoint},
+       {"--save_weights", config_.save_weights}},
+      {{"--audit_dir", config_.audit_dir, "rank-", ".mraudit"},
+       {"--tensorboard", config_.tensorboard, "events.out.tfevents.", ""},
+       {"--profile", config_.profile, "", ".pt.trace.json"},
+       {"--failed_batch", config_.failed_batch, "", ""}});
+}
+
 absl::Status TrainingRun::SetUp() {
   if (env_.rank == 0) {
+    MR_RETURN_IF_ERROR(CheckOutputs());
     const NamedFiles outputs = {{"--json", config_.json},
                                 {"--step_losses", config_.step_losses},
                                 {"--checkpoint", config_.checkpoint},
@@ -494,7 +523,8 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
     // On ranks other than 0 this does nothing; they wait in the next step. A
     // full disk need not end the run.
     if (checkpoint) {
-      monitor_->LeaveOut([this] { LogError(WriteCheckpoint()); });
+      monitor_->LeaveOut(
+          [this] { LogWrite(WriteCheckpoint(), checkpoint_failures_); });
     }
     if (monitor_->WantsLook()) {
       monitor_->Look({.axis = place_.steps,
@@ -605,8 +635,8 @@ absl::Status TrainingRun::Train() {
     MR_RETURN_IF_ERROR(Verify(absl::StrCat("after epoch ", epoch + 1)));
     // A full disk need not end the run here: the write is tried again at its
     // end, where an error counts.
-    LogError(WriteCheckpoint());
-    LogError(keeper_->SaveWeights());
+    LogWrite(WriteCheckpoint(), checkpoint_failures_);
+    LogWrite(keeper_->SaveWeights(), weights_failures_);
     if (data_.evaluation != nullptr) MR_RETURN_IF_ERROR(Evaluate());
     if (config_.max_steps > 0 && place_.run_steps >= config_.max_steps) break;
   }

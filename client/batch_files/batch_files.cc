@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/file_error.h"
 #include "common/json_text.h"
 #include "common/program/report.h"
 #include "common/status_macros.h"
@@ -58,9 +58,7 @@ absl::Status MakeBatchFolder(const std::string& path, absl::string_view flag) {
   const int error = errno;
   struct stat there;
   if (error != EEXIST || stat(path.c_str(), &there) != 0) {
-    return absl::Status(absl::ErrnoToStatusCode(error),
-                        absl::StrCat("cannot create the folder ", path, ": ",
-                                     std::strerror(error)));
+    return FileError(error, "create the folder", path);
   }
   if (!S_ISDIR(there.st_mode)) {
     return absl::AlreadyExistsError(

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/file_error.h"
 #include "proto/dtype.h"
 #include "proto/half_float.h"
 
@@ -109,9 +110,7 @@ absl::Status WriteNpy(const std::string& path, DType dtype,
   file.close();
   if (file) return absl::OkStatus();
   const int error = errno == 0 ? EIO : errno;
-  return absl::Status(
-      absl::ErrnoToStatusCode(error),
-      absl::StrCat("cannot write ", path, ": ", std::strerror(error)));
+  return FileError(error, "write", path);
 }
 
 TensorLook LookAt(DType dtype, absl::Span<const uint8_t> data) {

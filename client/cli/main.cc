@@ -33,11 +33,21 @@ int Conclude(const std::string& command, const absl::Status& status) {
   return ExitCode(status);
 }
 
+// The exit code of a command that has printed its result.
+int Printed(const std::string& command) {
+  const absl::Status printed = FlushStandardOutput();
+  if (printed.ok()) return kExitOk;
+  // The status code would add nothing.
+  std::fprintf(stderr, "%s: %s\n", command.c_str(),
+               std::string(printed.message()).c_str());
+  return ExitCode(printed);
+}
+
 CommandTable::Row Row(const std::string& name, const std::string& summary,
                       Run run) {
   return {name, summary, [name, run](const std::vector<std::string>& rest) {
-            absl::Status status = run(rest);
-            if (status.ok()) status = FlushStandardOutput();
+            const absl::Status status = run(rest);
+            if (status.ok()) return Printed("millrace " + name);
             return Conclude("millrace " + name,
                             WithOwnFlag(status, {"outputs", "last_batch"}));
           }};
@@ -69,7 +79,7 @@ int Main(const std::vector<std::string>& arguments) {
                     "millrace doctor --run=run.json"}});
   const int code = table.Run(arguments, std::cout);
   if (code != kExitOk) return code;
-  return Conclude("millrace", FlushStandardOutput());
+  return Printed("millrace");
 }
 
 }  // namespace

@@ -57,13 +57,9 @@ void LoaderFlags::AddHedging(FlagSet& flags) {
       .Add(
           "hedge_floor",
           [this](absl::string_view text) {
-            hedge_floor_given_ = !text.empty();
-            if (hedge_floor_given_) {
-              return FlagSet::ParseTime(text, /*may_be_zero=*/true,
-                                        &options.hedge_floor);
-            }
-            options.hedge_floor = LoaderOptions().hedge_floor;
-            return absl::OkStatus();
+            hedge_floor_given_ = true;
+            return FlagSet::ParseTime(text, /*may_be_zero=*/true,
+                                      &options.hedge_floor);
           },
           "TIME", "Minimum time before a step counts as late; 0: no minimum")
       .Default(absl::FormatDuration(options.hedge_floor));

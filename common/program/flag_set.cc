@@ -296,9 +296,10 @@ absl::Status FlagSet::ParseFlag(absl::Span<const std::string> arguments,
                  name, "=", *text);
     }
   }
-  const absl::Status set = text->empty() && !options_.empty_values
-                               ? Bad("expected a value")
-                               : flag.Set(*text);
+  // Often a shell variable that is not set: what the flag asks for would be
+  // dropped without a word.
+  const absl::Status set =
+      text->empty() ? Bad("expected a value") : flag.Set(*text);
   if (set.ok()) return set;
   return Bad("flag --", flag.name_, "=", *text, ": ", set.message());
 }

@@ -69,8 +69,6 @@ class FlagSet {
     std::string no_argument_hint;
     // A flag that is given again replaces its value. False: it is refused.
     bool last_value_holds = false;
-    // --name= gives an empty string. False: it is refused.
-    bool empty_values = false;
   };
 
   class Flag {
@@ -97,7 +95,8 @@ class FlagSet {
       return *this;
     }
     // For a string: --name without a value and --name=true mean --name=`value`;
-    // --noname and --name=false set `off`, or without `off` restore the default.
+    // --noname and --name=false set `off`, or without `off` restore the
+    // default.
     Flag& Bare(std::string value, std::string off = "") {
       bare_ = std::move(value);
       if (!off.empty()) off_ = std::move(off);
@@ -150,9 +149,9 @@ class FlagSet {
   }
 
   // InvalidArgument with the mark of UsageError(): names the flag and what is
-  // wrong with it (unknown, given twice, without a value, a value that does not
-  // parse, without effect), or the argument that is missing or one too many.
-  // Stops at --help.
+  // wrong with it (unknown, given twice, without a value or with an empty one,
+  // a value that does not parse, without effect), or the argument that is
+  // missing or one too many. Stops at --help.
   absl::Status Parse(absl::Span<const std::string> arguments);
 
   // Whether Parse() met the flag. A bool that is set to false, and a flag with

@@ -44,6 +44,12 @@ class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnDone() override { delete this; }
 };
 
+// What a job of this source reads, for the log. Synthetic data have no name.
+std::string DataText(const Source& source) {
+  return source.has_synthetic() ? std::string("synthetic data")
+                                : absl::StrCat("dataset ", source.dataset());
+}
+
 void FillSummaries(
     const DatasetCatalog& catalog,
     google::protobuf::RepeatedPtrField<DatasetSummary>* summaries) {
@@ -413,8 +419,8 @@ absl::Status DataServiceImpl::DescribePlan(const OpenRequest& request,
     // All ranks of a job open the same pipeline, so the line is logged once a
     // second.
     MR_LOG_EVERY(INFO, absl::Seconds(1))
-        << "job opened: dataset "
-        << pipeline.description().resolved_spec().sources(0).dataset()
+        << "job opened: "
+        << DataText(pipeline.description().resolved_spec().sources(0))
         << ", world size " << world << ": " << memory->Sentence();
   }
   *response = pipeline.description();

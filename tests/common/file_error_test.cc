@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
+
 namespace millrace {
 namespace {
 
@@ -18,6 +20,19 @@ TEST(FileErrorTest, SaysWhatWhereWhyAndWhatToDo) {
               AllOf(HasSubstr("cannot write /data/x.lmdb"),
                     HasSubstr("No space left"), HasSubstr("make room")));
   EXPECT_TRUE(absl::IsNotFound(FileError(ENOENT, "open", "/x")));
+  EXPECT_EQ(FileError(ENOENT, "open", "/x").message(),
+            "cannot open /x: No such file or directory; check the path");
+  for (const char* action : {"write", "create folder", "make the folder"}) {
+    EXPECT_EQ(FileError(ENOENT, action, "/a/x").message(),
+              absl::StrCat("cannot ", action,
+                           " /a/x: No such file or directory; create the "
+                           "folder, or check the path"));
+  }
+  EXPECT_EQ(FileError(ENOTDIR, "write", "/a/x").message(),
+            "cannot write /a/x: Not a directory; check the path: a part of it "
+            "is a file and no folder");
+  EXPECT_EQ(FileError(EISDIR, "write", "/a").message(),
+            "cannot write /a: Is a directory; name a file, not a folder");
   EXPECT_TRUE(absl::IsPermissionDenied(FileError(EACCES, "open", "/x")));
   EXPECT_TRUE(absl::IsResourceExhausted(FileError(EFBIG, "write", "/x")));
 }

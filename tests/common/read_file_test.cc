@@ -87,7 +87,8 @@ TEST(ReadFileTest, ErrorsNameTheFileAndTheReason) {
   const auto none = ReadFile("/none/x", kNoFileLimit, "the configuration");
   EXPECT_TRUE(absl::IsNotFound(none.status()));
   EXPECT_EQ(none.status().message(),
-            "cannot read the configuration /none/x: No such file or directory");
+            "cannot read the configuration /none/x: No such file or directory; "
+            "check the path");
   EXPECT_THAT(ReadFile(::testing::TempDir(), kNoFileLimit).status().message(),
               HasSubstr("Is a directory"));
 }

@@ -36,8 +36,26 @@ TEST(StandardOutputTest, NamesTheReason) {
 }
 
 // stdio forgets the text of a failed write, and its next flush succeeds.
+// Of a help text that is longer than its buffer the first part fails before the
+// flush; the error had no reason then.
 TEST(StandardOutputTest, RemembersAnEarlierFailure) {
   EXPECT_EXIT(PrintToAFullDevice(2), ::testing::ExitedWithCode(0),
+              HasSubstr("standard output: No space left on device"));
+}
+
+void PrintToADeviceThatHasRoomAgain() {
+  if (std::freopen("/dev/full", "w", stdout) == nullptr) std::exit(3);
+  std::fputs("some text\n", stdout);
+  if (std::fflush(stdout) == 0) std::exit(4);
+  const int file = open("/dev/null", O_WRONLY);
+  if (dup2(file, STDOUT_FILENO) != STDOUT_FILENO) std::exit(5);
+  const absl::Status status = FlushStandardOutput();
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  std::exit(status.ok() ? 1 : 0);
+}
+
+TEST(StandardOutputTest, RemembersAFailureOfAStreamThatWorksAgain) {
+  EXPECT_EXIT(PrintToADeviceThatHasRoomAgain(), ::testing::ExitedWithCode(0),
               HasSubstr("an earlier write failed"));
 }
 
@@ -67,8 +85,8 @@ void WriteToAClosedPipeAndATooLargeFile() {
   if (pipe(pipe_ends) != 0 || setrlimit(RLIMIT_FSIZE, &none) != 0) std::exit(3);
   close(pipe_ends[0]);
   if (write(pipe_ends[1], "x", 1) >= 0 || errno != EPIPE) std::exit(4);
-  const int file = open((::testing::TempDir() + "/large").c_str(),
-                        O_WRONLY | O_CREAT, 0600);
+  const int file =
+      open((::testing::TempDir() + "/large").c_str(), O_WRONLY | O_CREAT, 0600);
   if (write(file, "x", 1) >= 0 || errno != EFBIG) std::exit(5);
   std::exit(0);
 }

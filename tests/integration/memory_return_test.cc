@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -71,6 +72,10 @@ TEST_F(MemoryReturnTest, AnIdleServerGivesItsMemoryBack) {
   EXPECT_GT(status->memory_resident_bytes(), 0);
   EXPECT_GT(status->memory_reserved_bytes(), 0);
   EXPECT_LE(status->memory_reserved_bytes(), status->memory_used_bytes());
+  // The line had an empty name.
+  EXPECT_NE(server->process().Stderr().find(
+                "job opened: synthetic data, world size 1: "),
+            std::string::npos);
   EXPECT_EQ(server->Stop(), 0);
 }
 

@@ -49,6 +49,12 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
        "s.textproto:3:3: dataset name `a` is given twice"},
       {"datasets { name: \"a b\" uri: \"lmdb:/a\" }\n",
        "s.textproto:1:12: dataset name `a b`"},
+      // It was printed as it is, and moved the terminal's cursor.
+      {"datasets { name: \"a\\nb\\033[31m\" uri: \"lmdb:/a\" }\n",
+       "s.textproto:1:12: dataset name `a\\nb\\033[31m` must consist of "
+       "letters, digits, '_', '-' and '.'"},
+      {"datasets { name: \"a\" uri: \"\\033[31m\" }\n",
+       "s.textproto:1:22: dataset `a` has the uri `\\033[31m`"},
       {"datasets { uri: \"lmdb:/a\" }\n", "s.textproto:1:1: dataset name ``"},
       {"datasets { name: \"a\" uri: \"/a\" }\n",
        "s.textproto:1:22: dataset `a` has the uri `/a`"},

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/usage_error.h"
 
 namespace millrace {
@@ -66,14 +67,27 @@ TEST(TrainFlagsTest, SameHostHasTheWordsOfTheOtherPrograms) {
               HasSubstr("--same_host=maybe: expected off, auto or require"));
 }
 
-// Scripts lay their flags over others, and leave variables empty.
-TEST(TrainFlagsTest, TheLastValueHoldsAndMayBeEmpty) {
+// Scripts lay their flags over others.
+TEST(TrainFlagsTest, TheLastValueHolds) {
   const auto flags = Parse({"--eval_dataset=e", "--seed=7", "--epochs=3",
-                            "--epochs=5", "--eval_dataset=", "--seed="});
+                            "--epochs=5", "--eval_dataset=f"});
   ASSERT_TRUE(flags.ok()) << flags.status();
   EXPECT_EQ(flags->config.epochs, 5);
-  EXPECT_EQ(flags->config.eval_dataset, "");
-  EXPECT_FALSE(flags->config.seed.has_value());
+  EXPECT_EQ(flags->config.eval_dataset, "f");
+}
+
+// With an unset shell variable as value a run lost its files, or trained from
+// its initial weights, with exit code 0.
+TEST(TrainFlagsTest, AnEmptyValueIsRefused) {
+  for (const char* flag :
+       {"--json=", "--step_losses=", "--audit_dir=", "--tensorboard=",
+        "--save_weights=", "--checkpoint=", "--resume=", "--init_weights=",
+        "--init_weights_without=", "--pipeline=", "--preset=",
+        "--eval_dataset=", "--profile=", "--failed_batch=", "--seed=",
+        "--hedge_floor="}) {
+    EXPECT_THAT(Mistake({flag}),
+                HasSubstr(absl::StrCat("flag ", flag, ": expected a value")));
+  }
 }
 
 TEST(TrainFlagsTest, StartRanks) {

@@ -121,6 +121,48 @@ TEST_F(Files, OfTwoFlagsAreNotTheSame) {
   }
 }
 
+// A run ended with "Is a directory" after its last step.
+TEST_F(Files, AreNotFoldersOfOtherFlags) {
+  const auto check = [](const std::string& file, const std::string& audit_dir) {
+    return std::string(
+        CheckApart({{"--json", file}},
+                   {{"--profile", "", "", ".pt.trace.json"},
+                    {"--audit_dir", audit_dir, "rank-", ".mraudit"}})
+            .message());
+  };
+  const std::string logs = folder_ + "/logs";
+  for (const bool exists : {false, true}) {
+    if (exists) ASSERT_TRUE(MakeFolders(logs).ok());
+    for (const char* slash : {"", "/"}) {
+      EXPECT_EQ(check(logs, logs + slash),
+                absl::StrCat("--json and --audit_dir both name ", logs,
+                             ", but --json is a file and --audit_dir a folder; "
+                             "give each its own path"));
+      EXPECT_THAT(check(folder_ + "/./logs", logs + slash),
+                  HasSubstr("both name"));
+    }
+    EXPECT_EQ(check(logs, logs + "/a/b"),
+              absl::StrCat("--audit_dir=", logs,
+                           "/a/b is a folder below --json=", logs,
+                           ", which is a file; give each its own path"));
+    EXPECT_EQ(check(logs + "/rank-00000.mraudit", logs),
+              absl::StrCat("--json=", logs,
+                           "/rank-00000.mraudit has the name of a file that "
+                           "--audit_dir=",
+                           logs, " writes; give it another name"));
+    for (const char* good : {"/logs/summary.json", "/rank-00000.mraudit",
+                             "/logs2", "/log", "/logs/a/rank-00000.mraudit"}) {
+      EXPECT_EQ(check(folder_ + good, logs), "") << good;
+    }
+  }
+  EXPECT_THAT(check("none", "./none"), HasSubstr("both name none"));
+  EXPECT_EQ(check("", logs), "");
+  EXPECT_EQ(check("/dev/stdout", logs), "");
+  EXPECT_EQ(check(logs, ""), "");
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckApart(
+      {{"--json", logs}}, {{"--tensorboard", logs, "events.", ""}})));
+}
+
 // A link to a disk with more room, say; it may lead to nothing yet.
 TEST_F(Files, AreWrittenWhereTheirLinksLead) {
   ASSERT_TRUE(MakeFolders(folder_ + "/large/disk").ok());

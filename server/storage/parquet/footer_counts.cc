@@ -44,7 +44,9 @@ bool CountSchema(CompactReader& reader, FooterCounts* counts) {
   // For each open element of the path: the number of children that are still to
   // come.
   std::vector<int64_t> open;
+  absl::string_view column;
   for (uint64_t i = 0; i < elements; ++i) {
+    absl::string_view name;
     int64_t children = 0;
     int64_t id = 0;
     uint8_t field;
@@ -52,7 +54,8 @@ bool CountSchema(CompactReader& reader, FooterCounts* counts) {
       if (id == kChildrenField && field == CompactReader::kI32) {
         children = reader.Int();
       } else if (id == kNameField && field == CompactReader::kBinary) {
-        counts->name_bytes += reader.Binary().size();
+        name = reader.Binary();
+        counts->name_bytes += name.size();
       } else {
         reader.Skip(field);
       }
@@ -62,12 +65,17 @@ bool CountSchema(CompactReader& reader, FooterCounts* counts) {
       if (open.empty()) return false;
       --open.back();
     }
+    if (open.size() == 1) column = name;
     if (children > 0) {
       open.push_back(children);
       continue;
     }
     ++counts->columns;
     counts->path_names += open.size();
+    if (open.size() > counts->max_path_names) {
+      counts->max_path_names = open.size();
+      counts->deepest_column = std::string(column);
+    }
     while (!open.empty() && open.back() == 0) open.pop_back();
   }
   return open.empty();

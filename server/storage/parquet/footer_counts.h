@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/strings/string_view.h"
 
@@ -27,6 +28,9 @@ struct FooterCounts {
   uint64_t path_names = 0;  // in the paths to these, together
   uint64_t elements = 0;    // of the schema: its leaves and what they lie in
   uint64_t name_bytes = 0;  // of the names of these
+  // Names in the longest path, and the column (its first name) with that path.
+  uint64_t max_path_names = 0;
+  std::string deepest_column;
 
   uint64_t chunks() const { return row_groups * columns; }
 

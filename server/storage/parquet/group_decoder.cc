@@ -257,7 +257,8 @@ arrow::Result<std::unique_ptr<GroupDecoder>> GroupDecoder::Make(
     std::vector<Column> columns, arrow::MemoryPool* pool) {
   std::unique_ptr<GroupDecoder> decoder(
       new GroupDecoder(row_group, std::move(columns)));
-  const parquet::ReaderProperties reading(pool);
+  parquet::ReaderProperties reading(pool);
+  reading.set_page_checksum_verification(true);
   parquet::ArrowReaderProperties decoding = DecoderProperties();
   for (const Column& column : decoder->columns_) {
     if (column.dictionary) decoding.set_read_dictionary(column.leaf, true);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/clean_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "server/storage/parquet/arrow_error.h"
@@ -30,6 +31,12 @@ constexpr int64_t kTailBytes = 8;  // footer length, magic
 // is shorter than the second.
 constexpr int64_t kFooterStartBytes = 1 << 20;
 constexpr int64_t kMaxFooterStartBytes = 8 << 20;
+
+// Max names in the path of a column that Arrow parses: 100 with the schema's
+// own.
+constexpr uint64_t kMaxPathNames = 99;
+// Of a column's name in an error.
+constexpr size_t kMaxNameBytes = 200;
 
 // Parquet's lower layer throws exceptions; this function converts them.
 absl::Status Catch(const std::string& path, absl::string_view action,
@@ -133,6 +140,13 @@ absl::Status ParquetFile::ParseFooter(AdmitFooter admit) {
         start >= kMaxFooterStartBytes) {
       break;
     }
+  }
+  if (counted.has_value() && counted->max_path_names > kMaxPathNames) {
+    return absl::UnimplementedError(absl::StrCat(
+        path_, " has a column '",
+        CleanText(counted->deepest_column, kMaxNameBytes), "' that is nested ",
+        counted->max_path_names, " levels deep, and the maximum is ",
+        kMaxPathNames, "; flatten the column, or write the file without it"));
   }
   std::optional<uint64_t> parsed;
   const auto check_lists = [&] {
@@ -392,7 +406,9 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
   for (size_t i = 0; i < columns.size(); ++i) {
     *failed = static_cast<int>(i);
     arrow::ArrayVector chunks;
-    MR_RETURN_IF_ERROR(Catch(path_, "decode", [&] {
+    const std::string action =
+        absl::StrCat("decode column '", columns[i].plan->name, "' of");
+    MR_RETURN_IF_ERROR(Catch(path_, action, [&] {
       return decoder
           ->Read(static_cast<int>(i), slice.begin, slice.end,
                  std::max<int64_t>(1, rows))

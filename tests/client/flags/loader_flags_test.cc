@@ -20,7 +20,7 @@ class LoaderFlagsTest : public ::testing::Test {
   // Parses and validates; the values are in loader_.
   absl::Status Parse(const std::vector<std::string>& arguments) {
     loader_ = LoaderFlags();
-    FlagSet flags({.command = "program", .empty_values = true});
+    FlagSet flags({.command = "program"});
     loader_.AddEndpoint(flags);
     loader_.AddPrefetch(flags);
     loader_.AddConnection(flags);
@@ -63,7 +63,7 @@ TEST_F(LoaderFlagsTest, SetTheOptions) {
 }
 
 TEST_F(LoaderFlagsTest, HaveTheDefaultsOfTheOptionsAndShowThem) {
-  ASSERT_TRUE(Parse({"--hedge_floor="}).ok());
+  ASSERT_TRUE(Parse({}).ok());
   const LoaderOptions defaults;
   EXPECT_EQ(loader_.options.open_timeout, defaults.open_timeout);
   EXPECT_EQ(loader_.options.next_timeout, defaults.next_timeout);
@@ -102,6 +102,7 @@ TEST_F(LoaderFlagsTest, NameMistakes) {
       Mistake("--hedge_share=1.5"),
       HasSubstr("flag --hedge_share=1.5: expected a share of the steps"));
   EXPECT_THAT(Mistake("--hedge_floor=-1s"), HasSubstr("expected a time"));
+  EXPECT_THAT(Mistake("--hedge_floor="), HasSubstr("expected a value"));
   // Given, if only with the value of the default: a mistake.
   EXPECT_THAT(Mistake("--hedge_share=0", "--hedge_floor=20ms"),
               HasSubstr("--hedge_floor has no effect with --hedge_share=0"));

@@ -129,6 +129,8 @@ TEST_F(FooterCountsTest, AreThoseOfTheParsedFooter) {
   EXPECT_EQ(counts->columns, 4u);
   // pairs.list.element.n
   EXPECT_EQ(counts->path_names, 1u + 4 + 4 + 1);
+  EXPECT_EQ(counts->max_path_names, 4u);
+  EXPECT_EQ(counts->deepest_column, "pairs");
   // And the schema itself, list and element.
   EXPECT_EQ(counts->elements, 1u + 1 + 1 + 1 + 1 + 2 + 1);
   EXPECT_EQ(counts->name_bytes,

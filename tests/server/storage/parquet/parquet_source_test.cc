@@ -72,7 +72,9 @@ struct NamedArray {
 };
 
 void WriteParquet(const std::string& path, std::vector<NamedArray> columns,
-                  const std::string& features = "", int64_t group_rows = 2) {
+                  const std::string& features = "", int64_t group_rows = 2,
+                  std::shared_ptr<parquet::WriterProperties> properties =
+                      parquet::default_writer_properties()) {
   arrow::FieldVector fields;
   arrow::ArrayVector arrays;
   for (const NamedArray& column : columns) {
@@ -87,7 +89,7 @@ void WriteParquet(const std::string& path, std::vector<NamedArray> columns,
   const auto file = *arrow::io::FileOutputStream::Open(path);
   const arrow::Status status = parquet::arrow::WriteTable(
       *arrow::Table::Make(schema, arrays), arrow::default_memory_pool(), file,
-      group_rows, parquet::default_writer_properties(),
+      group_rows, std::move(properties),
       parquet::ArrowWriterProperties::Builder().store_schema()->build());
   ASSERT_TRUE(status.ok()) << status;
   ASSERT_TRUE(file->Close().ok());
@@ -640,6 +642,61 @@ TEST_F(ParquetSourceTest, AFileThatAnotherProgramDerivedIsForeign) {
   EXPECT_NE((*derived)->info().fingerprint(),
             (*Open("d"))->info().fingerprint());
   EXPECT_EQ(*ReadAll(**derived), ImageSamples(10));
+}
+
+// Arrow's words asked for a larger "schema depth limit", which is no setting of
+// Millrace, and to copy the file again.
+TEST_F(ParquetSourceTest, AColumnThatIsNestedTooDeepIsNamed) {
+  for (const int levels : {99, 100}) {
+    std::shared_ptr<arrow::DataType> type = arrow::int32();
+    for (int i = 1; i < levels; ++i) {
+      type = arrow::struct_({arrow::field("s", type)});
+    }
+    WriteParquet(folder_ / "d", {{"label", Int64({1, 2})},
+                                 {"deep", *arrow::MakeArrayOfNull(type, 2)},
+                                 {"x", Int64({3, 4})}});
+    const absl::Status status = Open("d").status();
+    if (levels == 99) {
+      EXPECT_TRUE(status.ok()) << status;
+      continue;
+    }
+    EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat(
+                    folder_ / "d",
+                    " has a column 'deep' that is nested 100 levels deep, and "
+                    "the maximum is 99; flatten the column, or write the file "
+                    "without it")));
+  }
+}
+
+// A flipped bit in a file with page checksums was served as a value, and
+// `millrace-data verify` called the file whole.
+TEST_F(ParquetSourceTest, PagesAreComparedWithTheirChecksums) {
+  constexpr int64_t kValue = 0x0123456789abcdef;
+  for (const bool checksums : {true, false}) {
+    parquet::WriterProperties::Builder properties;
+    // The value is in the file once.
+    properties.disable_dictionary()->disable_statistics();
+    if (checksums) properties.enable_page_checksum();
+    WriteParquet(folder_ / "d",
+                 {{"x", Int64({1, kValue, 2})}, {"y", Int64({3, 4, 5})}}, "",
+                 /*group_rows=*/3, properties.build());
+    EXPECT_TRUE(Read("d", 1).ok()) << Read("d", 1);
+    std::string bytes = ReadFile(folder_ / "d");
+    const size_t at = bytes.find(Scalar(kValue));
+    ASSERT_NE(at, bytes.npos);
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x40);
+    WriteFile(folder_ / "d", bytes);
+    const absl::Status status = Read("d", 1);
+    EXPECT_EQ(status.ok(), !checksums) << status;
+    if (!checksums) continue;
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        ::testing::AllOf(HasSubstr("column 'x' of"), HasSubstr(folder_ / "d"),
+                         HasSubstr("CRC checksum verification failed")));
+  }
 }
 
 TEST_F(ParquetSourceTest, DamageInsideIsDataLossAndNeverMore) {
