@@ -169,7 +169,8 @@ bool ClientShares::IsHeldBack(const Member& member) const {
   for (const Member* other : waiting_) {
     // First come first: the rest waits behind `member`.
     if (other == &member) return false;
-    if (other->host_ != member.host_ || other->client_->outstanding_bytes > 0) {
+    if (other->host_ != member.host_ || other->client_->outstanding_bytes > 0 ||
+        other->step_bytes_ <= member.step_bytes_) {
       continue;
     }
     // A further client of a connection has a right to a batch only when its
@@ -182,8 +183,10 @@ bool ClientShares::IsHeldBack(const Member& member) const {
     }
     // Odd widths: 1, 4-7, 16-31, ...
     const uint64_t waited = (now_() - other->waits_since_) / kPatience;
-    if (std::bit_width(waited) % 2 == 1 &&
-        !HostIsFull(*other, /*drained=*/true)) {
+    const bool holds = connection->second.slow
+                           ? waited % 32 == 1
+                           : std::bit_width(waited) % 2 == 1;
+    if (holds && !HostIsFull(*other, /*drained=*/true)) {
       return true;
     }
   }

@@ -26,12 +26,13 @@
 //
 // A call whose client has nothing and whose batch is larger than the free rest
 // would wait for ever while later, smaller batches take each byte that becomes
-// free. After kPatience, later calls of its host wait behind that call, so that
-// what is outstanding is sent and the batch fits. The bytes of slow connections
-// do not become free soon: a call holds back no other call if its batch does
-// not fit beside these bytes. Others wait at most as long as that call has
-// waited before: it holds them back from 1 to 2, 4 to 8, 16 to 32, ... times
-// kPatience.
+// free. After kPatience, later calls of its host with smaller batches wait
+// behind that call, so that what is outstanding is sent and the batch fits. The
+// bytes of slow connections do not become free soon: a call holds back no other
+// call if its batch does not fit beside these bytes. Others wait at most as
+// long as that call has waited before: it holds them back from 1 to 2, 4 to 8,
+// 16 to 32, ... times kPatience. A call of a slow connection holds them back
+// for one kPatience of 32.
 //
 // Thread-safe. Owns no thread: `on_room` runs on the thread that made room,
 // without locks of its own.

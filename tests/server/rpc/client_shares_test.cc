@@ -491,6 +491,29 @@ TEST_F(ClientSharesPatienceTest, NobodyWaitsForTheMemoryOfSlowConnections) {
   EXPECT_EQ(woken_["large"], 1);
 }
 
+// One that is slow is served, too, and costs the others little.
+TEST_F(ClientSharesPatienceTest, ASlowConnectionHoldsOthersBackForAMoment) {
+  ASSERT_NO_FATAL_FAILURE(JoinSmall());
+  const Member stuck = Join("stuck", 3);
+  ASSERT_EQ(stuck->Take(1), 1);
+  const Member large = Join("large", 10);
+  Call(large->SetSlow(true));
+  EXPECT_EQ(large->Take(1), 0);
+  int held = 0;
+  for (int unit = 0; unit < 320; ++unit) {
+    Call(shares_.Look());
+    (void)SendSmall();
+    held += SendSmall() == 0 ? 1 : 0;
+    now_ += kUnit;
+  }
+  EXPECT_EQ(held, 10);
+  Return(stuck);
+  EXPECT_EQ(woken_["large"], 0);
+  now_ += kUnit;
+  (void)SendSmall();
+  EXPECT_EQ(woken_["large"], 1);
+}
+
 TEST_F(ClientSharesPatienceTest, NorOneOfTheirConnection) {
   ASSERT_NO_FATAL_FAILURE(JoinSmall("proxy"));
   const Member other = Join("other", 1);
