@@ -177,8 +177,7 @@ bool ClientShares::IsHeldBack(const Member& member) const {
     // connection has nothing.
     const auto connection = other->client_->connection;
     if (connection->second.outstanding_bytes > 0 &&
-        (connection->second.slow ||
-         connection != member.client_->connection)) {
+        (connection->second.slow || connection != member.client_->connection)) {
       continue;
     }
     // Odd widths: 1, 4-7, 16-31, ...

@@ -79,9 +79,8 @@ class ClientShares {
   static constexpr std::chrono::milliseconds kPatience{100};
 
   // `now`: the clock, which tests replace.
-  explicit ClientShares(
-      uint64_t bytes,
-      std::function<SteadyTime()> now = &std::chrono::steady_clock::now)
+  explicit ClientShares(uint64_t bytes, std::function<SteadyTime()> now =
+                                            &std::chrono::steady_clock::now)
       : bytes_(bytes), now_(std::move(now)) {}
 
   // A call begins. It ends when the member is destroyed, which must happen
@@ -100,12 +99,12 @@ class ClientShares {
   // A host that holds its whole part while some of its clients have nothing.
   struct FullHost {
     std::string host;
-    uint64_t clients = 0;      // that have nothing
-    uint64_t connections = 0;  // of the host, on which clients stream
+    uint64_t clients = 0;           // that have nothing
+    uint64_t connections = 0;       // of the host, on which clients stream
     uint64_t slow_connections = 0;  // of these
     uint64_t batch_bytes = 0;       // the largest that one of them waits for
-    uint64_t held_bytes = 0;   // requested and not yet sent
-    uint64_t share_bytes = 0;  // the host's part
+    uint64_t held_bytes = 0;        // requested and not yet sent
+    uint64_t share_bytes = 0;       // the host's part
     // Memory for batches that would give each of these clients one batch,
     // whatever the other connections of the host hold: excess is taken back
     // (Excess()).

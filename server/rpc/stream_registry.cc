@@ -181,9 +181,8 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
 }
 
 std::vector<FullShare> StreamRegistry::FullShares() const {
-  const SteadyTime before =
-      std::chrono::steady_clock::now() -
-      absl::ToChronoNanoseconds(options_.batch_timeout);
+  const SteadyTime before = std::chrono::steady_clock::now() -
+                            absl::ToChronoNanoseconds(options_.batch_timeout);
   std::vector<FullShare> shares;
   for (const ClientShares::FullHost& host :
        options_.shares->FullHosts(before, SteadyTime::min())) {

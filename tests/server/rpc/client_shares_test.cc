@@ -463,9 +463,16 @@ TEST_F(ClientSharesPatienceTest, AHoldEnds) {
   ASSERT_EQ(stuck->Take(1), 1);
   const Member large = Join("large", 10);
   EXPECT_EQ(large->Take(1), 0);
-  for (const auto& [units, held] : std::vector<std::pair<int, bool>>{
-           {0, false}, {1, true}, {2, false}, {3, false}, {4, true}, {7, true},
-           {8, false}, {15, false}, {16, true}}) {
+  for (const auto& [units, held] :
+       std::vector<std::pair<int, bool>>{{0, false},
+                                         {1, true},
+                                         {2, false},
+                                         {3, false},
+                                         {4, true},
+                                         {7, true},
+                                         {8, false},
+                                         {15, false},
+                                         {16, true}}) {
     now_ = SteadyTime(std::chrono::hours(1)) + units * kUnit;
     Call(shares_.Look());
     (void)SendSmall();
