@@ -92,7 +92,7 @@ std::string ServerVerdict(const GetStatusResponse& before,
     return absl::StrCat(
         share, "; ", CountText(full.waiting_clients(), "client"), " at ",
         full.peer(), full.waiting_clients() == 1 ? " receives" : " receive",
-        " no batch, because slow connections hold the memory "
+        " no batch, because other connections hold the memory "
         "share of this address: ",
         RaiseBudget(full));
   }

@@ -1,7 +1,7 @@
 #include "server/rpc/client_shares.h"
 
 #include <algorithm>
-#include <chrono>
+#include <bit>
 #include <set>
 
 #include "common/logging.h"
@@ -38,7 +38,7 @@ std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
     }
     client->second.connection = connection;
     ++connection->second.clients;
-    client->second.nothing_since = std::chrono::steady_clock::now();
+    client->second.nothing_since = now_();
   }
   // The shares are smaller from here on. No other call is notified: it finds
   // out with its next Take() or through Excess().
@@ -51,6 +51,11 @@ uint64_t ClientShares::starving() const {
   uint64_t starving = 0;
   for (const Member* member : waiting_) starving += IsStarving(*member);
   return starving;
+}
+
+std::vector<std::function<void()>> ClientShares::Look() {
+  MutexLock lock(mu_);
+  return Grant();
 }
 
 std::vector<ClientShares::FullHost> ClientShares::FullHosts(
@@ -71,6 +76,10 @@ std::vector<ClientShares::FullHost> ClientShares::FullHosts(
     found.host = member->host_name_;
     found.clients += seen.insert(&client).second ? 1 : 0;
     found.connections = host.connections.size();
+    found.slow_connections =
+        std::count_if(host.connections.begin(), host.connections.end(),
+                      [](const auto& entry) { return entry.second.slow; });
+    found.batch_bytes = std::max(found.batch_bytes, member->step_bytes_);
     found.held_bytes = host.outstanding_bytes;
     found.share_bytes = HostShare();
     // With a budget of this size, one batch fits the share of each connection,
@@ -120,7 +129,7 @@ bool ClientShares::HasRoom(const Member& member) const {
   const Client& client = *member.client_;
   const Connection& connection = client.connection->second;
   const uint64_t bytes = member.step_bytes_;
-  if (HostIsFull(member)) return false;
+  if (HostIsFull(member) || IsHeldBack(member)) return false;
   // A connection with nothing outstanding always gets one batch within its
   // host's share, so that every process makes progress.
   if (connection.outstanding_bytes == 0) return true;
@@ -142,20 +151,47 @@ bool ClientShares::HasRoom(const Member& member) const {
          outstanding_bytes_ + 2 * bytes <= bytes_ / 4 * 3;
 }
 
-bool ClientShares::HostIsFull(const Member& member) const {
+bool ClientShares::HostIsFull(const Member& member, bool drained) const {
   const Host& host = *member.host_;
   const uint64_t bytes = member.step_bytes_;
   const uint64_t share = HostShare();
-  if (host.outstanding_bytes == 0 || host.outstanding_bytes + bytes <= share) {
-    return false;
-  }
+  const uint64_t of_host = drained ? host.slow_bytes : host.outstanding_bytes;
+  if (of_host == 0 || of_host + bytes <= share) return false;
   // If a host is full because of slow connections, its other connections get a
   // batch from the free quarter, because they return the memory soon. The other
   // half of the quarter is left for a new host.
   const Connection& connection = member.client_->connection->second;
-  return connection.slow || connection.outstanding_bytes > 0 ||
-         host.outstanding_bytes - host.slow_bytes + bytes > share ||
-         outstanding_bytes_ + bytes > bytes_ / 8 * 7;
+  return connection.slow || (connection.outstanding_bytes > 0 && !drained) ||
+         of_host - host.slow_bytes + bytes > share ||
+         outstanding_bytes_ - host.outstanding_bytes + of_host + bytes >
+             bytes_ / 8 * 7;
+}
+
+bool ClientShares::IsHeldBack(const Member& member) const {
+  for (const Member* other : waiting_) {
+    // First come first: the rest waits behind `member`.
+    if (other == &member) return false;
+    if (other->host_ != member.host_ || other->client_->outstanding_bytes > 0 ||
+        other->step_bytes_ <= member.step_bytes_) {
+      continue;
+    }
+    // A further client of a connection has a right to a batch only when its
+    // connection has nothing.
+    const auto connection = other->client_->connection;
+    if (connection->second.outstanding_bytes > 0 &&
+        (connection->second.slow || connection != member.client_->connection)) {
+      continue;
+    }
+    // Odd widths: 1, 4-7, 16-31, ...
+    const uint64_t waited = (now_() - other->waits_since_) / kPatience;
+    const bool holds = connection->second.slow
+                           ? waited % 32 == 1
+                           : std::bit_width(waited) % 2 == 1;
+    if (holds && !HostIsFull(*other, /*drained=*/true)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool ClientShares::APromptOneWaits(const Host& host) const {
@@ -213,7 +249,7 @@ void ClientShares::Uncount(Member* member, uint64_t steps) {
   // the actual size of the batch.
   member->client_->outstanding_bytes -= bytes;
   if (bytes > 0 && member->client_->outstanding_bytes == 0) {
-    member->client_->nothing_since = std::chrono::steady_clock::now();
+    member->client_->nothing_since = now_();
   }
   Connection& connection = member->client_->connection->second;
   connection.outstanding_bytes -= bytes;
@@ -306,7 +342,7 @@ uint64_t ClientShares::Member::Take(uint64_t most) {
   if (waits != waits_) {
     waits_ = waits;
     if (waits) {
-      waits_since_ = std::chrono::steady_clock::now();
+      waits_since_ = shares_->now_();
       shares_->waiting_.push_back(this);
     } else {
       shares_->waiting_.remove(this);

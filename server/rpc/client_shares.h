@@ -24,6 +24,16 @@
 // together keep the host's part; HostExcess() is what they hold above that
 // part.
 //
+// A call whose client has nothing and whose batch is larger than the free rest
+// would wait for ever while later, smaller batches take each byte that becomes
+// free. After kPatience, later calls of its host with smaller batches wait
+// behind that call, so that what is outstanding is sent and the batch fits. The
+// bytes of slow connections do not become free soon: a call holds back no other
+// call if its batch does not fit beside these bytes. Others wait at most as
+// long as that call has waited before: it holds them back from 1 to 2, 4 to 8,
+// 16 to 32, ... times kPatience. A call of a slow connection holds them back
+// for one kPatience of 32.
+//
 // Thread-safe. Owns no thread: `on_room` runs on the thread that made room,
 // without locks of its own.
 //
@@ -35,6 +45,7 @@
 #ifndef MILLRACE_SERVER_RPC_CLIENT_SHARES_H_
 #define MILLRACE_SERVER_RPC_CLIENT_SHARES_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -62,7 +73,15 @@ class ClientShares {
 
   class Member;
 
-  explicit ClientShares(uint64_t bytes) : bytes_(bytes) {}
+  // Time that a call waits before it holds back later calls. A choice: many
+  // small batches are sent within it, and a large batch for each of them is
+  // soon enough for its client.
+  static constexpr std::chrono::milliseconds kPatience{100};
+
+  // `now`: the clock, which tests replace.
+  explicit ClientShares(uint64_t bytes, std::function<SteadyTime()> now =
+                                            &std::chrono::steady_clock::now)
+      : bytes_(bytes), now_(std::move(now)) {}
 
   // A call begins. It ends when the member is destroyed, which must happen
   // before `this` ends and without the locks that on_room takes.
@@ -73,13 +92,19 @@ class ClientShares {
   // back for them.
   uint64_t starving() const;
 
+  // The on_room of calls that were held back and have room now, to be called
+  // without locks. To be called now and then: time alone ends a hold.
+  [[nodiscard]] std::vector<std::function<void()>> Look();
+
   // A host that holds its whole part while some of its clients have nothing.
   struct FullHost {
     std::string host;
-    uint64_t clients = 0;      // that have nothing
-    uint64_t connections = 0;  // of the host, on which clients stream
-    uint64_t held_bytes = 0;   // requested and not yet sent
-    uint64_t share_bytes = 0;  // the host's part
+    uint64_t clients = 0;           // that have nothing
+    uint64_t connections = 0;       // of the host, on which clients stream
+    uint64_t slow_connections = 0;  // of these
+    uint64_t batch_bytes = 0;       // the largest that one of them waits for
+    uint64_t held_bytes = 0;        // requested and not yet sent
+    uint64_t share_bytes = 0;       // the host's part
     // Memory for batches that would give each of these clients one batch,
     // whatever the other connections of the host hold: excess is taken back
     // (Excess()).
@@ -130,7 +155,11 @@ class ClientShares {
   bool HasRoom(const Member& member) const MR_REQUIRES(mu_);
   // One more batch of the call would be more than its host's part, and the call
   // has no right to one beside slow connections.
-  bool HostIsFull(const Member& member) const MR_REQUIRES(mu_);
+  // `drained`: as if connections that are not slow had nothing outstanding.
+  bool HostIsFull(const Member& member, bool drained = false) const
+      MR_REQUIRES(mu_);
+  // A call that waits for longer than `member` holds `member` back.
+  bool IsHeldBack(const Member& member) const MR_REQUIRES(mu_);
   // The call's client has nothing outstanding and a right to one batch.
   bool IsStarving(const Member& member) const MR_REQUIRES(mu_);
   // A connection of the host that is not slow has nothing and waits.
@@ -147,6 +176,7 @@ class ClientShares {
   std::vector<std::function<void()>> Grant() MR_REQUIRES(mu_);
 
   const uint64_t bytes_;
+  const std::function<SteadyTime()> now_;
   mutable Mutex mu_;
   std::map<std::string, Host> hosts_ MR_GUARDED_BY(mu_);
   uint64_t outstanding_bytes_ MR_GUARDED_BY(mu_) = 0;

@@ -13,7 +13,6 @@
 #include "common/logging.h"
 #include "proto/blocked_call.h"
 #include "server/rpc/batch_stream.h"
-#include "server/rpc/client_shares.h"
 #include "server/rpc/running_since.h"
 
 namespace millrace {
@@ -100,6 +99,7 @@ void StreamRegistry::Watch() {
     CancelBlocked(since);
     MarkSlow(now, since);
     TakeBackExcess(now, since);
+    for (const auto& on_room : options_.shares->Look()) on_room();
     SayFullShares(now, since);
     if (now - tended < kTendInterval) continue;
     tended = now;
@@ -184,35 +184,38 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
 }
 
 std::vector<FullShare> StreamRegistry::FullShares() const {
-  return FullShares(std::chrono::steady_clock::now(), SteadyTime::min());
-}
-
-std::vector<FullShare> StreamRegistry::FullShares(SteadyTime now,
-                                                  SteadyTime since) const {
+  const SteadyTime before = std::chrono::steady_clock::now() -
+                            absl::ToChronoNanoseconds(options_.batch_timeout);
   std::vector<FullShare> shares;
-  const SteadyTime before =
-      now - absl::ToChronoNanoseconds(options_.batch_timeout);
   for (const ClientShares::FullHost& host :
-       options_.shares->FullHosts(before, since)) {
-    FullShare& share = shares.emplace_back();
-    share.set_peer(host.host);
-    share.set_waiting_clients(host.clients);
-    share.set_connections(host.connections);
-    share.set_held_bytes(host.held_bytes);
-    share.set_share_bytes(host.share_bytes);
-    if (options_.budget_for == nullptr) continue;
-    // An eighth is added: with a larger budget the server may use more threads,
-    // and a batch then takes slightly more memory.
-    share.set_advised_budget_bytes(
-        options_.budget_for(host.needed_bytes + host.needed_bytes / 8));
+       options_.shares->FullHosts(before, SteadyTime::min())) {
+    shares.push_back(Describe(host));
   }
   return shares;
 }
 
+FullShare StreamRegistry::Describe(const ClientShares::FullHost& host) const {
+  FullShare share;
+  share.set_peer(host.host);
+  share.set_waiting_clients(host.clients);
+  share.set_connections(host.connections);
+  share.set_held_bytes(host.held_bytes);
+  share.set_share_bytes(host.share_bytes);
+  if (options_.budget_for == nullptr) return share;
+  // An eighth is added: with a larger budget the server may use more threads,
+  // and a batch then takes slightly more memory.
+  share.set_advised_budget_bytes(
+      options_.budget_for(host.needed_bytes + host.needed_bytes / 8));
+  return share;
+}
+
 void StreamRegistry::SayFullShares(SteadyTime now, SteadyTime since) {
-  const std::vector<FullShare> shares = FullShares(now, since);
-  if (shares.empty()) return;
-  const FullShare& share = shares[0];
+  const SteadyTime before =
+      now - absl::ToChronoNanoseconds(options_.batch_timeout);
+  const auto hosts = options_.shares->FullHosts(before, since);
+  if (hosts.empty()) return;
+  const ClientShares::FullHost& host = hosts[0];
+  const FullShare share = Describe(host);
   MR_LOG_EVERY(WARNING, absl::Seconds(10))
       << CountText(share.waiting_clients(), "client") << " of " << share.peer()
       << (share.waiting_clients() == 1 ? " gets" : " get")
@@ -221,16 +224,24 @@ void StreamRegistry::SayFullShares(SteadyTime now, SteadyTime since) {
       << " of batches, its share is " << FormatByteSize(share.share_bytes())
       << " of the memory budget of "
       << FormatByteSize(options_.budget->capacity())
-      << ", and their clients read slowly; "
+      << ", a batch that waits needs " << FormatByteSize(host.batch_bytes)
+      << ", and "
+      << (host.slow_connections == 0
+              ? "none of their clients reads slowly"
+              : absl::StrCat(host.slow_connections,
+                             host.slow_connections == 1
+                                 ? " of their clients reads slowly"
+                                 : " of their clients read slowly"))
+      << "; "
       << (share.advised_budget_bytes() == 0
               ? "raise --memory_budget"
               : absl::StrCat("raise --memory_budget to ",
                              share.advised_budget_bytes() >> 20, "MiB"))
       << ", or bound the connections with --max_connections_per_peer"
-      << (shares.size() == 1
+      << (hosts.size() == 1
               ? ""
               : absl::StrCat(" (",
-                             CountText(shares.size() - 1, "more address",
+                             CountText(hosts.size() - 1, "more address",
                                        "more addresses"),
                              ": see `millrace status`)"));
 }

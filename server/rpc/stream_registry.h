@@ -24,12 +24,12 @@
 #include "common/mutex.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
+#include "server/rpc/client_shares.h"
 #include "server/rpc/status_counters.h"
 
 namespace millrace {
 
 class BatchStream;
-class ClientShares;
 
 class StreamRegistry {
  public:
@@ -44,7 +44,7 @@ class StreamRegistry {
     std::function<uint64_t(uint64_t)> budget_for;
     // Tell whether a request waits for memory. Not owned.
     const ByteBudget* budget = nullptr;
-    const ClientShares* shares = nullptr;
+    ClientShares* shares = nullptr;
     // Called on the registry's thread about every second, with whether there
     // has been no call since the last time.
     std::function<void(bool idle)> tend;
@@ -86,7 +86,7 @@ class StreamRegistry {
   // clients have above their shares, slowest client first; then the batches
   // that slow connections of a host have above its share.
   void TakeBackExcess(SteadyTime now, SteadyTime since);
-  std::vector<FullShare> FullShares(SteadyTime now, SteadyTime since) const;
+  FullShare Describe(const ClientShares::FullHost& host) const;
   // Logs why clients get nothing, and what to do.
   void SayFullShares(SteadyTime now, SteadyTime since);
 

@@ -1,7 +1,8 @@
 // Ten slow connections of an address fill its share of the server's memory, of
 // which a batch is more than an eighth: another client of the address may get
 // nothing. The budget that the server then names, given back to it, is one with
-// which that client gets its batches.
+// which that client gets its batches. Connections that read promptly keep a
+// client with large batches waiting for a moment only.
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -150,6 +151,49 @@ TEST_F(FullShareTest, TheBudgetThatIsNamedHelps) {
           .GetBatches(RpcClient::Request(plan_, 0, kSteps), &batches);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(batches.size(), kSteps);
+}
+
+// Reads `steps` batches of its own connection, without keeping any.
+absl::Status ReadAll(const std::string& address, const OpenResponse& plan,
+                     uint64_t steps, grpc::ClientContext* context) {
+  RpcClient client(address);
+  auto stream =
+      client.stub().GetBatches(context, RpcClient::Request(plan, 0, steps));
+  Frame frame;
+  while (stream->Read(&frame)) {
+  }
+  const grpc::Status status = stream->Finish();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      status.error_message());
+}
+
+// The small batches took each byte that became free.
+TEST(LargeBatchTest, SmallBatchesOfTheAddressDoNotKeepItWaiting) {
+  auto server = ServerProcess::Start(
+      {"--synthetic_only", "--threads=2", "--memory_budget=76MiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  // 69 MiB for batches, 52 MiB for the address: room for one large batch and
+  // four small ones.
+  const auto large = RpcClient(address).Open(
+      SyntheticSpec(64 * 10'000, {224, 224, 3}, 300), 1);
+  const auto small =
+      RpcClient(address).Open(SyntheticSpec(64 * 10'000, {224, 224, 3}, 16), 1);
+  ASSERT_TRUE(large.ok() && small.ok()) << large.status() << small.status();
+  constexpr int kClients = 8;
+  std::vector<grpc::ClientContext> contexts(kClients);
+  std::vector<std::thread> clients;
+  for (grpc::ClientContext& context : contexts) {
+    clients.emplace_back(
+        [&] { (void)ReadAll(address, *small, 10'000, &context); });
+  }
+  absl::SleepFor(absl::Seconds(1));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(15)));
+  const absl::Status status = ReadAll(address, *large, 3, &context);
+  EXPECT_TRUE(status.ok()) << status;
+  for (grpc::ClientContext& one : contexts) one.TryCancel();
+  for (std::thread& client : clients) client.join();
 }
 
 }  // namespace

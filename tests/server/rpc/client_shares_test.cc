@@ -3,6 +3,8 @@
 #include "server/rpc/client_shares.h"
 
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -375,6 +377,164 @@ TEST_F(ClientSharesTest, CallsOfAClientThatAreReadInTurnsDoNotBlock) {
   // Its part is gone, but there is plenty.
   const Member second = Join("h1", "a");
   EXPECT_GE(second->Take(kAll), 1);
+}
+
+// Calls by a clock that the test sets. Memory for 16 batches, 12 for the only
+// host.
+class ClientSharesPatienceTest : public ::testing::Test {
+ protected:
+  static constexpr std::chrono::milliseconds kUnit = ClientShares::kPatience;
+
+  Member Join(const std::string& client, uint64_t steps,
+              const std::string& connection = "") {
+    return shares_.Join({.host = "h",
+                         .connection = connection.empty() ? client : connection,
+                         .client = client,
+                         .step_bytes = steps * kStep,
+                         .on_room = [this, client] { ++woken_[client]; }});
+  }
+
+  // Eight clients of a connection each, with a batch.
+  void JoinSmall(const std::string& connection = "") {
+    for (int i = 0; i < 8; ++i) {
+      small_.push_back(Join("small " + std::to_string(i), 1, connection));
+      ASSERT_EQ(small_.back()->Take(1), 1);
+      has_.push_back(true);
+    }
+  }
+
+  void Return(const Member& member) { Call(member->Return(1)); }
+  static void Call(const std::vector<std::function<void()>>& woken) {
+    for (const auto& on_room : woken) on_room();
+  }
+
+  // The batches of the small clients from `first` on are sent, one after the
+  // other, and each client requests another. Returns the number of these
+  // clients that have a batch then.
+  uint64_t SendSmall(size_t first = 0) {
+    for (size_t i = first; i < small_.size(); ++i) {
+      if (has_[i]) Return(small_[i]);
+      has_[i] = small_[i]->Take(1) == 1;
+    }
+    uint64_t have = 0;
+    for (size_t i = first; i < small_.size(); ++i) {
+      if (!has_[i]) has_[i] = small_[i]->Take(1) == 1;
+      have += has_[i];
+    }
+    return have;
+  }
+
+  SteadyTime now_{std::chrono::hours(1)};
+  ClientShares shares_{16 * kStep, [this] { return now_; }};
+  std::map<std::string, int> woken_;
+  std::vector<Member> small_;
+  std::vector<bool> has_;  // each of small_: a batch
+};
+
+// Eight clients with small batches took each byte that became free, and a ninth
+// one with a large batch got nothing until they ended.
+TEST_F(ClientSharesPatienceTest, SmallBatchesDoNotOvertakeALargeOneForEver) {
+  ASSERT_NO_FATAL_FAILURE(JoinSmall());
+  const Member large = Join("large", 10);
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_EQ(large->Take(1), 0);
+    // For a while.
+    EXPECT_EQ(SendSmall(), 8);
+    now_ += kUnit - std::chrono::milliseconds(1);
+    EXPECT_EQ(SendSmall(), 8);
+    EXPECT_EQ(woken_["large"], round);
+    now_ += std::chrono::milliseconds(1);
+    // The rest goes on beside the large batch.
+    EXPECT_EQ(SendSmall(), 2);
+    EXPECT_EQ(woken_["large"], round + 1);
+    ASSERT_EQ(large->Take(1), 1);
+    now_ += 5 * kUnit;
+    EXPECT_EQ(SendSmall(), 2);
+    Return(large);
+    EXPECT_EQ(SendSmall(), 8);
+  }
+}
+
+// It holds nobody back for longer than it has waited before, whatever the
+// others hold and do not give back.
+TEST_F(ClientSharesPatienceTest, AHoldEnds) {
+  ASSERT_NO_FATAL_FAILURE(JoinSmall());
+  const Member stuck = Join("stuck", 3);
+  ASSERT_EQ(stuck->Take(1), 1);
+  const Member large = Join("large", 10);
+  EXPECT_EQ(large->Take(1), 0);
+  for (const auto& [units, held] :
+       std::vector<std::pair<int, bool>>{{0, false},
+                                         {1, true},
+                                         {2, false},
+                                         {3, false},
+                                         {4, true},
+                                         {7, true},
+                                         {8, false},
+                                         {15, false},
+                                         {16, true}}) {
+    now_ = SteadyTime(std::chrono::hours(1)) + units * kUnit;
+    Call(shares_.Look());
+    (void)SendSmall();
+    EXPECT_EQ(SendSmall(), held ? 0 : 8) << units;
+  }
+  // As soon as it may have the memory, it has it.
+  EXPECT_EQ(woken_["large"], 0);
+  Return(stuck);
+  EXPECT_EQ(woken_["large"], 1);
+}
+
+// What slow connections hold does not become free soon.
+TEST_F(ClientSharesPatienceTest, NobodyWaitsForTheMemoryOfSlowConnections) {
+  ASSERT_NO_FATAL_FAILURE(JoinSmall());
+  for (int i = 0; i < 3; ++i) Call(small_[i]->SetSlow(true));
+  // Within the host's share and half of the free quarter there are 14.
+  const Member large = Join("large", 12);
+  EXPECT_EQ(large->Take(1), 0);
+  now_ += kUnit;
+  EXPECT_EQ(SendSmall(3), 5);
+  Call(small_[2]->SetSlow(false));
+  EXPECT_EQ(SendSmall(2), 0);
+  EXPECT_EQ(woken_["large"], 1);
+}
+
+// One that is slow is served, too, and costs the others little.
+TEST_F(ClientSharesPatienceTest, ASlowConnectionHoldsOthersBackForAMoment) {
+  ASSERT_NO_FATAL_FAILURE(JoinSmall());
+  const Member stuck = Join("stuck", 3);
+  ASSERT_EQ(stuck->Take(1), 1);
+  const Member large = Join("large", 10);
+  Call(large->SetSlow(true));
+  EXPECT_EQ(large->Take(1), 0);
+  int held = 0;
+  for (int unit = 0; unit < 320; ++unit) {
+    Call(shares_.Look());
+    (void)SendSmall();
+    held += SendSmall() == 0 ? 1 : 0;
+    now_ += kUnit;
+  }
+  EXPECT_EQ(held, 10);
+  Return(stuck);
+  EXPECT_EQ(woken_["large"], 0);
+  now_ += kUnit;
+  (void)SendSmall();
+  EXPECT_EQ(woken_["large"], 1);
+}
+
+TEST_F(ClientSharesPatienceTest, NorOneOfTheirConnection) {
+  ASSERT_NO_FATAL_FAILURE(JoinSmall("proxy"));
+  const Member other = Join("other", 1);
+  EXPECT_EQ(other->Take(1), 1);
+  const Member large = Join("large", 10, "proxy");
+  EXPECT_EQ(large->Take(1), 0);
+  // The connection's half of the host's 12.
+  EXPECT_EQ(SendSmall(), 6);
+  now_ += kUnit;
+  // Another connection goes on while that of the large batch has some.
+  Return(other);
+  EXPECT_EQ(other->Take(1), 1);
+  (void)SendSmall();
+  EXPECT_EQ(woken_["large"], 1);
 }
 
 // Every call gets all its steps, whoever makes room for it.
