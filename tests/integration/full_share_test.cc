@@ -167,8 +167,10 @@ absl::Status ReadAll(const std::string& address, const OpenResponse& plan,
                       status.error_message());
 }
 
+using LargeBatchTest = ServiceTest;
+
 // The small batches took each byte that became free.
-TEST(LargeBatchTest, SmallBatchesOfTheAddressDoNotKeepItWaiting) {
+TEST_F(LargeBatchTest, SmallBatchesOfTheAddressDoNotKeepItWaiting) {
   auto server = ServerProcess::Start(
       {"--synthetic_only", "--threads=2", "--memory_budget=76MiB"});
   ASSERT_TRUE(server.ok()) << server.status();
