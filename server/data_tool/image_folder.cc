@@ -459,7 +459,7 @@ class ImageFolder final : public SampleReader {
       const int64_t count = std::exchange(files[stem], 0);
       if (count < 2) continue;
       ++shared_count_;
-      if (shared_stems_.size() == kMostListed) continue;
+      if (shared_stems_.size() == kMaxListed) continue;
       const size_t slash = stem.rfind('/');
       shared_stems_.push_back(
           absl::StrCat(count, " files share the stem ", stem.substr(slash + 1),
