@@ -20,7 +20,8 @@ namespace {
 
 class DataLoaderImpl final : public DataLoader {
  public:
-  DataLoaderImpl(std::unique_ptr<DeviceFeeder> feeder, const Options& options,
+  DataLoaderImpl(std::unique_ptr<device::DeviceFeeder> feeder,
+                 const Options& options,
                  std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes)
       : feeder_(std::move(feeder)),
         device_(options.device),
@@ -49,7 +50,8 @@ class DataLoaderImpl final : public DataLoader {
     }
     audit_run_.set_attempt(attempt);
     audit_run_.set_started_unix_micros(absl::ToUnixMicros(absl::Now()));
-    MR_ASSIGN_OR_RETURN(audit_, AuditWriter::Open(audit_file_, audit_run_));
+    MR_ASSIGN_OR_RETURN(audit_,
+                        audit::AuditWriter::Open(audit_file_, audit_run_));
     return absl::OkStatus();
   }
 
@@ -59,7 +61,7 @@ class DataLoaderImpl final : public DataLoader {
           "the loader has an audit_file but no audit_attempt; call "
           "StartAudit() before Next()");
     }
-    MR_ASSIGN_OR_RETURN(DeviceBatch described, feeder_->Next());
+    MR_ASSIGN_OR_RETURN(device::DeviceBatch described, feeder_->Next());
     if (audit_ != nullptr && described.audit.has_value()) {
       // Training continues without the log: an audit reports the records that
       // are missing.
@@ -77,12 +79,12 @@ class DataLoaderImpl final : public DataLoader {
       batch.stream_recorder = [slot =
                                    described.slot](const c10::Stream& stream) {
         if (const auto lease = slot.lock(); lease != nullptr) {
-          lease->UsedOn(NameOf(stream));
+          lease->UsedOn(device::NameOf(stream));
         }
       };
     }
     batch.tensors.reserve(described.tensors.size());
-    for (DeviceTensor& tensor : described.tensors) {
+    for (device::DeviceTensor& tensor : described.tensors) {
       batch.tensors.push_back({std::move(tensor.name), View(tensor)});
     }
     return batch;
@@ -95,7 +97,7 @@ class DataLoaderImpl final : public DataLoader {
   }
 
   Stats stats() const override {
-    const DeviceFeeder::Stats stats = feeder_->stats();
+    const device::DeviceFeeder::Stats stats = feeder_->stats();
     return {feeder_->host().stats(), stats.wait_seconds, stats.prepare_seconds,
             stats.device_copy_seconds,
             pinned_bytes_ == nullptr ? 0 : pinned_bytes_->load()};
@@ -104,21 +106,22 @@ class DataLoaderImpl final : public DataLoader {
   void Close() override { feeder_->Close(); }
 
  private:
-  at::Tensor View(DeviceTensor& tensor) const {
+  at::Tensor View(device::DeviceTensor& tensor) const {
     return at::from_blob(
         tensor.data, tensor.sizes, tensor.strides,
         // The deleter owns the hold: it dies with the last reference to the
         // tensor.
         [hold = std::move(tensor.hold)](void*) {},
-        at::TensorOptions(TorchType(tensor.dtype)).device(device_), device_);
+        at::TensorOptions(device::TorchType(tensor.dtype)).device(device_),
+        device_);
   }
 
-  const std::unique_ptr<DeviceFeeder> feeder_;
+  const std::unique_ptr<device::DeviceFeeder> feeder_;
   const c10::Device device_;
   const std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes_;
   const std::string audit_file_;
   AuditRun audit_run_;
-  std::unique_ptr<AuditWriter> audit_;  // null: no log, or not started
+  std::unique_ptr<audit::AuditWriter> audit_;  // null: no log, or not started
 };
 
 }  // namespace
@@ -145,24 +148,26 @@ void Batch::RecordStream(const c10::Stream& stream) const {
 std::string WhereTheTimeWent(const DataLoader::Stats& before,
                              const DataLoader::Stats& after,
                              double elapsed_seconds) {
-  return JudgeWait(WaitBetween(before, after, elapsed_seconds)).text;
+  return diagnosis::JudgeWait(
+             diagnosis::WaitBetween(before, after, elapsed_seconds))
+      .text;
 }
 
 absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(
-    std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
+    std::unique_ptr<HostLoader> host, std::shared_ptr<device::Device> device,
     const DataLoader::Options& options,
     std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes) {
   MR_RETURN_IF_ERROR(ValidateRepeat(options));
-  DeviceFeeder::Options feeder_options;
+  device::DeviceFeeder::Options feeder_options;
   feeder_options.prefetch = options.device_prefetch;
   feeder_options.thread = options.prepare_ahead;
   feeder_options.apply_transform = options.apply_device_transform;
   feeder_options.world_size = options.world_size;
   feeder_options.next_timeout = options.next_timeout;
   feeder_options.audit = !options.audit_file.empty();
-  MR_ASSIGN_OR_RETURN(
-      auto feeder,
-      DeviceFeeder::Start(std::move(host), std::move(device), feeder_options));
+  MR_ASSIGN_OR_RETURN(auto feeder,
+                      device::DeviceFeeder::Start(
+                          std::move(host), std::move(device), feeder_options));
   auto loader = std::make_unique<DataLoaderImpl>(std::move(feeder), options,
                                                  std::move(pinned_bytes));
   if (!options.audit_file.empty() && options.audit_attempt != 0) {

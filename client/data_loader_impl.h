@@ -20,7 +20,7 @@ namespace millrace::internal {
 // that device. `pinned_bytes` counts the page-locked memory of `host`'s slots.
 // Null: none is page-locked.
 absl::StatusOr<std::unique_ptr<DataLoader>> NewDataLoader(
-    std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
+    std::unique_ptr<HostLoader> host, std::shared_ptr<device::Device> device,
     const DataLoader::Options& options,
     std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes = nullptr);
 

@@ -55,16 +55,16 @@ absl::StatusOr<std::unique_ptr<DataLoader>> DataLoader::Open(
     options.repeat_batches = options.replay_batches;
   }
   MR_RETURN_IF_ERROR(options.Validate());
-  MR_ASSIGN_OR_RETURN(auto device, OpenTorchDevice(options.device));
+  MR_ASSIGN_OR_RETURN(auto device, device::OpenTorchDevice(options.device));
   // torch::kCUDA without a number is the current device. Tensors of a device
   // without a number cannot be used together with tensors of one with a number.
-  options.device = WithIndex(options.device);
+  options.device = device::WithIndex(options.device);
   HostLoaderOptions host;
   static_cast<LoaderOptions&>(host) = options;
   host.spec = MakeSpec(options);
   const auto pinned_bytes = std::make_shared<std::atomic<uint64_t>>(0);
-  host.allocator = NewSlotAllocatorFor(options.device, pinned_bytes);
-  MR_ASSIGN_OR_RETURN(auto host_loader, OpenHostLoader(host));
+  host.allocator = device::NewSlotAllocatorFor(options.device, pinned_bytes);
+  MR_ASSIGN_OR_RETURN(auto host_loader, receive::OpenHostLoader(host));
   return internal::NewDataLoader(std::move(host_loader), std::move(device),
                                  options, pinned_bytes);
 }

@@ -127,8 +127,9 @@ class RepeatLoader final : public DataLoader {
     return batch;
   }
 
-  absl::StatusOr<Sequence> SequenceFrom(Position position) const {
-    return Sequence::Seek(position, start_, epochs_, plan().steps_per_epoch());
+  absl::StatusOr<prefetch::Sequence> SequenceFrom(Position position) const {
+    return prefetch::Sequence::Seek(position, start_, epochs_,
+                                    plan().steps_per_epoch());
   }
 
   const std::unique_ptr<DataLoader> inner_;
@@ -140,7 +141,7 @@ class RepeatLoader final : public DataLoader {
   bool closed_ MR_GUARDED_BY(mu_) = false;
   // The batches of this loader, once all copies exist: next_ is the number of
   // the next one. Nullopt: inner_ delivers.
-  std::optional<Sequence> repeats_ MR_GUARDED_BY(mu_);
+  std::optional<prefetch::Sequence> repeats_ MR_GUARDED_BY(mu_);
   uint64_t next_ MR_GUARDED_BY(mu_) = 0;
   std::vector<Batch> copies_ MR_GUARDED_BY(mu_);
   uint64_t repeated_ MR_GUARDED_BY(mu_) = 0;
@@ -160,9 +161,10 @@ absl::Status ValidateRepeat(const DataLoader::Options& options) {
 
 absl::StatusOr<std::unique_ptr<DataLoader>> RepeatBatches(
     std::unique_ptr<DataLoader> loader, const DataLoader::Options& options) {
-  MR_ASSIGN_OR_RETURN(const Sequence all,
-                      Sequence::Create(options.start, options.epochs,
-                                       loader->plan().steps_per_epoch()));
+  MR_ASSIGN_OR_RETURN(
+      const prefetch::Sequence all,
+      prefetch::Sequence::Create(options.start, options.epochs,
+                                 loader->plan().steps_per_epoch()));
   if (options.repeat_batches >= all.total()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "repeat_batches is ", options.repeat_batches, ", but the run has only ",

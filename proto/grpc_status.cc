@@ -38,7 +38,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status,
   rpc.add_details()->PackFrom(GetErrorDetail(status));
   std::string details = rpc.SerializeAsString();
   if (answer_seed.has_value()) {
-    details = WithDigest(std::move(details), *answer_seed);
+    details = wire::WithDigest(std::move(details), *answer_seed);
   }
   return grpc::Status(static_cast<grpc::StatusCode>(code), rpc.message(),
                       details);
@@ -49,22 +49,22 @@ absl::Status FromGrpcStatus(const grpc::Status& status,
   if (status.ok()) return absl::OkStatus();
   absl::Status result(static_cast<absl::StatusCode>(status.error_code()),
                       CleanText(status.error_message(), kMaxReceivedBytes));
-  const DigestCheck digest =
+  const wire::DigestCheck digest =
       answer_seed.has_value()
-          ? CheckDigest(status.error_details(), *answer_seed)
-          : DigestCheck::kAbsent;
+          ? wire::CheckDigest(status.error_details(), *answer_seed)
+          : wire::DigestCheck::kAbsent;
   RpcStatus rpc;
   const bool parsed = rpc.ParseFromString(status.error_details());
   const std::optional<ErrorDetail> detail =
       parsed ? UnpackDetail(rpc) : std::nullopt;
-  if (digest == DigestCheck::kWrong) {
+  if (digest == wire::DigestCheck::kWrong) {
     return absl::DataLossError(absl::StrCat(
         "the request or the refusal of it was damaged on the way: the digest "
         "of the two does not match (the refusal arrived as ",
         absl::StatusCodeToString(result.code()), ")"));
   }
   // The digest does not cover gRPC's own code and message.
-  if (digest == DigestCheck::kRight && parsed && rpc.code() != 0) {
+  if (digest == wire::DigestCheck::kRight && parsed && rpc.code() != 0) {
     result = absl::Status(static_cast<absl::StatusCode>(rpc.code()),
                           CleanText(rpc.message(), kMaxReceivedBytes));
   }

@@ -203,10 +203,11 @@ void NameValues(const EnumDescriptor& values, SpecMistake& mistake) {
       absl::StrSplit(mistake.message, '"');
   const absl::string_view typed =
       parts.size() > 1 ? parts[1].substr(0, kMaxTypedBytes) : "";
-  std::string near = DidYouMean(typed, names, "");
+  std::string near = program::DidYouMean(typed, names, "");
   if (near.empty()) {
     const std::vector<absl::string_view> own = OwnParts(names);
-    const auto at = std::find(own.begin(), own.end(), NearestWord(typed, own));
+    const auto at =
+        std::find(own.begin(), own.end(), program::NearestWord(typed, own));
     if (at != own.end()) {
       near = absl::StrCat("; did you mean ", names[at - own.begin()], "?");
     }

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
@@ -23,19 +23,21 @@ constexpr char kNone[] = "no budget is large enough";
 
 // A source with the cache size of another budget. Pipelines are opened over it;
 // no sample is read.
-class WithCache final : public RecordSource {
+class WithCache final : public storage::RecordSource {
  public:
-  WithCache(std::shared_ptr<const RecordSource> source, uint64_t cache_bytes)
+  WithCache(std::shared_ptr<const storage::RecordSource> source,
+            uint64_t cache_bytes)
       : source_(std::move(source)), cache_bytes_(cache_bytes) {}
 
   const DatasetInfo& info() const override { return source_->info(); }
-  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
+  absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
+      const override {
     return source_->NewReader();
   }
   absl::Status CheckFields(const std::vector<bool>& used) const override {
     return source_->CheckFieldsWithin(used, cache_bytes_);
   }
-  ReadWait read_wait() const override { return source_->read_wait(); }
+  storage::ReadWait read_wait() const override { return source_->read_wait(); }
   absl::Status CheckFiles() const override { return source_->CheckFiles(); }
   absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
     return source_->CheckFilesOf(samples);
@@ -46,12 +48,12 @@ class WithCache final : public RecordSource {
   uint64_t metadata_bytes() const override { return source_->metadata_bytes(); }
 
  private:
-  const std::shared_ptr<const RecordSource> source_;
+  const std::shared_ptr<const storage::RecordSource> source_;
   const uint64_t cache_bytes_;
 };
 
 // A dataset of images, the kind of data for which threads need the most memory.
-class OfImages final : public RecordSource {
+class OfImages final : public storage::RecordSource {
  public:
   OfImages() {
     Field& image = *info_.mutable_schema()->add_fields();
@@ -59,10 +61,13 @@ class OfImages final : public RecordSource {
     image.set_kind(FIELD_KIND_ENCODED_IMAGE);
   }
   const DatasetInfo& info() const override { return info_; }
-  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
+  absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
+      const override {
     return absl::UnimplementedError("the source has no samples");
   }
-  ReadWait read_wait() const override { return ReadWait::kRead; }
+  storage::ReadWait read_wait() const override {
+    return storage::ReadWait::kRead;
+  }
 
  private:
   DatasetInfo info_;
@@ -71,7 +76,8 @@ class OfImages final : public RecordSource {
 // Whether the pipeline can be built and a batch of one rank fits. Other
 // mistakes, for example a preset for images of different sizes, are reported
 // elsewhere, and no budget corrects them.
-bool Fits(const absl::StatusOr<std::shared_ptr<const Pipeline>>& pipeline) {
+bool Fits(
+    const absl::StatusOr<std::shared_ptr<const pipeline::Pipeline>>& pipeline) {
   if (!pipeline.ok()) return !absl::IsFailedPrecondition(pipeline.status());
   return (*pipeline)->MaxPayloadBytes(1).ok();
 }
@@ -79,18 +85,19 @@ bool Fits(const absl::StatusOr<std::shared_ptr<const Pipeline>>& pipeline) {
 }  // namespace
 
 uint64_t BudgetForFooters(const ServerSettings& settings,
-                          const Engine::Options& options, uint64_t bytes) {
-  absl::StatusOr<MemoryNeeds> needs =
-      Engine::Needs(options, {{"images", std::make_shared<OfImages>()}});
+                          const pipeline::Engine::Options& options,
+                          uint64_t bytes) {
+  absl::StatusOr<pipeline::MemoryNeeds> needs = pipeline::Engine::Needs(
+      options, {{"images", std::make_shared<OfImages>()}});
   if (!needs.ok()) return 0;
   needs->file_metadata = bytes;
-  return SmallestBudget(*needs, kBatchOfAnyPreset,
-                        [&settings](uint64_t budget) {
-                          return RowGroupCacheBytes(settings, budget);
-                        });
+  return pipeline::SmallestBudget(*needs, kBatchOfAnyPreset,
+                                  [&settings](uint64_t budget) {
+                                    return RowGroupCacheBytes(settings, budget);
+                                  });
 }
 
-std::vector<PipelineSpec> PresetSpecs(const DatasetCatalog& catalog,
+std::vector<PipelineSpec> PresetSpecs(const pipeline::DatasetCatalog& catalog,
                                       uint64_t rows) {
   std::vector<PipelineSpec> specs;
   for (const auto& [name, source] : catalog) {
@@ -113,9 +120,9 @@ std::string BudgetAdvice::Sentence(uint64_t wanted,
                                    const PipelineSpec* spec) const {
   // The calculation gives a lower bound, because it uses the current number of
   // threads.
-  uint64_t yes = SmallestBudget(needs_, wanted, [this](uint64_t bytes) {
-    return RowGroupCacheBytes(settings_, bytes);
-  });
+  uint64_t yes = pipeline::SmallestBudget(
+      needs_, wanted,
+      [this](uint64_t bytes) { return RowGroupCacheBytes(settings_, bytes); });
   if (yes == 0) return kNone;
   yes = std::max(yes, kMinBudgetBytes);
   uint64_t no = yes - kMiB;
@@ -138,16 +145,16 @@ std::string BudgetAdvice::Sentence(uint64_t wanted,
 
 bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
   ByteBudget bytes(budget);
-  Engine::Options options = options_;
+  pipeline::Engine::Options options = options_;
   options.budget = &bytes;
   options.budget_held_elsewhere_bytes = RowGroupCacheBytes(settings_, budget);
   options.decoder_digest = "not compared";  // saves the decoding for it
-  DatasetCatalog catalog;
+  pipeline::DatasetCatalog catalog;
   for (const auto& [name, source] : catalog_) {
     catalog[name] = std::make_shared<WithCache>(
         source, RowGroupCacheBytesEach(settings_, budget));
   }
-  const auto engine = Engine::Create(options, catalog);
+  const auto engine = pipeline::Engine::Create(options, catalog);
   if (!engine.ok()) return false;
   for (const PipelineSpec& preset : PresetSpecs(catalog_, 1)) {
     if (!PresetWorks(**engine, preset)) return false;
@@ -159,7 +166,7 @@ bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
                      });
 }
 
-bool BudgetAdvice::PresetWorks(Engine& engine,
+bool BudgetAdvice::PresetWorks(pipeline::Engine& engine,
                                const PipelineSpec& preset) const {
   const auto pipeline = engine.Open(preset);
   return (!pipeline.ok() && Reads(preset.sources(0).dataset())) ||
@@ -175,4 +182,4 @@ bool BudgetAdvice::Reads(const std::string& dataset) const {
       });
 }
 
-}  // namespace millrace
+}  // namespace millrace::server

@@ -26,26 +26,29 @@
 #include "server/pipeline/engine.h"
 #include "server/pipeline/memory_use.h"
 
-namespace millrace {
+namespace millrace::server {
 
 // Of the training and the evaluation preset of each dataset: the spec of a
 // batch of `rows`, also where there are fewer samples. A dataset without
 // presets has one spec with an empty preset.
-std::vector<PipelineSpec> PresetSpecs(const DatasetCatalog& catalog,
+std::vector<PipelineSpec> PresetSpecs(const pipeline::DatasetCatalog& catalog,
                                       uint64_t rows);
 
 // A sufficient budget for datasets whose footers take `bytes`, whatever the
 // datasets contain: an upper bound of the smallest one, for datasets that
 // cannot be opened. 0: there is none.
 uint64_t BudgetForFooters(const ServerSettings& settings,
-                          const Engine::Options& options, uint64_t bytes);
+                          const pipeline::Engine::Options& options,
+                          uint64_t bytes);
 
 class BudgetAdvice {
  public:
   // The server's own, which must outlive this. The budget of `options` is not
   // used.
-  BudgetAdvice(const ServerSettings& settings, const Engine::Options& options,
-               const DatasetCatalog& catalog, const MemoryNeeds& needs)
+  BudgetAdvice(const ServerSettings& settings,
+               const pipeline::Engine::Options& options,
+               const pipeline::DatasetCatalog& catalog,
+               const pipeline::MemoryNeeds& needs)
       : settings_(settings),
         options_(options),
         catalog_(catalog),
@@ -67,15 +70,15 @@ class BudgetAdvice {
   bool Works(uint64_t budget, const PipelineSpec* spec) const;
   // Whether a batch of one row of the preset fits. If an added spec reads the
   // dataset, the dataset's columns need not fit together.
-  bool PresetWorks(Engine& engine, const PipelineSpec& preset) const;
+  bool PresetWorks(pipeline::Engine& engine, const PipelineSpec& preset) const;
 
   const ServerSettings& settings_;
-  const Engine::Options& options_;
-  const DatasetCatalog& catalog_;
-  const MemoryNeeds needs_;
+  const pipeline::Engine::Options& options_;
+  const pipeline::DatasetCatalog& catalog_;
+  const pipeline::MemoryNeeds needs_;
   std::vector<PipelineSpec> specs_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::server
 
 #endif  // MILLRACE_SERVER_BUDGET_ADVICE_H_

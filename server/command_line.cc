@@ -13,7 +13,7 @@
 #include "common/status_macros.h"
 #include "server/config.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 template <typename... Words>
@@ -88,7 +88,8 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
 // Parsers for flags that set a field of the configuration.
 using SetNumber = void (ServerConfig::*)(uint32_t);
 
-FlagSet::Parser Count(ServerConfig* config, SetNumber set, uint32_t least = 1) {
+program::FlagSet::Parser Count(ServerConfig* config, SetNumber set,
+                               uint32_t least = 1) {
   return [config, set, least](absl::string_view text) {
     uint32_t count = 0;
     if (!absl::SimpleAtoi(text, &count) || count < least) {
@@ -100,10 +101,11 @@ FlagSet::Parser Count(ServerConfig* config, SetNumber set, uint32_t least = 1) {
   };
 }
 
-FlagSet::Parser Millis(ServerConfig* config, SetNumber set) {
+program::FlagSet::Parser Millis(ServerConfig* config, SetNumber set) {
   return [config, set](absl::string_view text) {
     absl::Duration time;
-    MR_RETURN_IF_ERROR(FlagSet::ParseTime(text, /*may_be_zero=*/false, &time));
+    MR_RETURN_IF_ERROR(
+        program::FlagSet::ParseTime(text, /*may_be_zero=*/false, &time));
     const int64_t ms = absl::ToInt64Milliseconds(time);
     if (ms < 1 || ms > 24 * 3600 * 1000) {
       return Bad("expected a time between 1ms and 24h");
@@ -124,7 +126,7 @@ struct Values {
   bool synthetic_only = false;
 };
 
-void AddDatasetFlags(Values* to, FlagSet& flags) {
+void AddDatasetFlags(Values* to, program::FlagSet& flags) {
   ServerConfig* const config = &to->line.flags;
   flags.Group("Datasets");
   flags
@@ -166,7 +168,7 @@ void AddDatasetFlags(Values* to, FlagSet& flags) {
             "measurements");
 }
 
-void AddNetworkFlags(Values* to, FlagSet& flags) {
+void AddNetworkFlags(Values* to, program::FlagSet& flags) {
   ServerConfig* const config = &to->line.flags;
   flags.Group("Network");
   flags
@@ -222,7 +224,7 @@ void AddNetworkFlags(Values* to, FlagSet& flags) {
       .Default("10s");
 }
 
-void AddResourceFlags(Values* to, FlagSet& flags) {
+void AddResourceFlags(Values* to, program::FlagSet& flags) {
   ServerConfig* const config = &to->line.flags;
   flags.Group("Threads and memory");
   flags
@@ -250,13 +252,14 @@ void AddResourceFlags(Values* to, FlagSet& flags) {
            "for measurements of the adjustment")
       .Default("32");
   flags
-      .Add("memory_budget", FlagSet::Bytes{&to->memory_budget_bytes}, "SIZE",
+      .Add("memory_budget", program::FlagSet::Bytes{&to->memory_budget_bytes},
+           "SIZE",
            "Memory for batches, decoding and caches, for example 2GiB; minimum "
            "16MiB")
       .Default("half of the memory that the process may use");
 }
 
-void AddConfigFlags(Values* to, FlagSet& flags) {
+void AddConfigFlags(Values* to, program::FlagSet& flags) {
   ServerCommandLine* const line = &to->line;
   flags.Group("Configuration");
   flags.Add("config", &line->config_file, "FILE",
@@ -284,7 +287,7 @@ void AddConfigFlags(Values* to, FlagSet& flags) {
             "same), and exit");
 }
 
-FlagSet::Options Program() {
+program::FlagSet::Options Program() {
   return {.command = "millrace-server",
           .summary =
               "Reads datasets, decodes and augments their samples and "
@@ -300,7 +303,7 @@ FlagSet::Options Program() {
           .no_argument_hint = "name a dataset with --dataset=NAME=URI"};
 }
 
-void AddFlags(Values* to, FlagSet& flags) {
+void AddFlags(Values* to, program::FlagSet& flags) {
   AddDatasetFlags(to, flags);
   AddNetworkFlags(to, flags);
   AddResourceFlags(to, flags);
@@ -312,7 +315,7 @@ void AddFlags(Values* to, FlagSet& flags) {
 absl::StatusOr<ServerCommandLine> ParseCommandLine(
     const std::vector<std::string>& arguments) {
   Values values;
-  FlagSet flags(Program());
+  program::FlagSet flags(Program());
   AddFlags(&values, flags);
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
   ServerCommandLine& line = values.line;
@@ -371,9 +374,9 @@ ServerConfig MergeConfig(ServerConfig file, const ServerConfig& flags) {
 
 std::string HelpText() {
   Values unused;
-  FlagSet flags(Program());
+  program::FlagSet flags(Program());
   AddFlags(&unused, flags);
   return flags.Help();
 }
 
-}  // namespace millrace
+}  // namespace millrace::server

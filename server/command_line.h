@@ -10,7 +10,7 @@
 #include "proto/config.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::server {
 
 struct ServerCommandLine {
   std::string config_file;  // empty: none
@@ -40,6 +40,6 @@ ServerConfig MergeConfig(ServerConfig file, const ServerConfig& flags);
 // What --help prints.
 std::string HelpText();
 
-}  // namespace millrace
+}  // namespace millrace::server
 
 #endif  // MILLRACE_SERVER_COMMAND_LINE_H_

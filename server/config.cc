@@ -23,7 +23,7 @@
 #include "server/rpc/listen_address.h"
 #include "server/rpc/open_connections.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 using google::protobuf::TextFormat;
@@ -120,7 +120,7 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
         " to ", kMaxWeight, " (default 1)");
   }
   if (!config.listen().empty()) {
-    const auto address = ParseListenAddress(config.listen());
+    const auto address = rpc::ParseListenAddress(config.listen());
     if (!address.ok()) bad("listen", -1, address.status().message());
   }
   at_most("threads", config.threads(), kMaxThreads);
@@ -416,10 +416,10 @@ std::string DescribeSettings(const ServerSettings& settings,
        "maximum age of an unsent batch while other batches wait for memory");
   line("request timeout", absl::FormatDuration(settings.request_timeout),
        "maximum time between the start of a request and its end");
-  const ConnectionLimits asked = {
+  const rpc::ConnectionLimits asked = {
       .total = settings.max_connections,
       .per_peer = settings.max_connections_per_peer};
-  const ConnectionLimits limits = DefaultConnectionLimits(
+  const rpc::ConnectionLimits limits = rpc::DefaultConnectionLimits(
       machine.open_file_limit, machine.open_files + kServerFiles, asked);
   const auto connections = [&](absl::string_view name, uint64_t set,
                                uint64_t limit, absl::string_view otherwise) {
@@ -439,7 +439,7 @@ std::string DescribeSettings(const ServerSettings& settings,
                                  "server listens"));
   connections("  of one address", asked.per_peer, limits.per_peer,
               "half of the connections");
-  if (const std::string warning = ConnectionsWarning(limits);
+  if (const std::string warning = rpc::ConnectionsWarning(limits);
       machine.open_file_limit > 0 && !warning.empty()) {
     line("WARNING", "", warning);
   }
@@ -450,4 +450,4 @@ std::string DescribeSettings(const ServerSettings& settings,
   return out;
 }
 
-}  // namespace millrace
+}  // namespace millrace::server

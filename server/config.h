@@ -20,7 +20,7 @@
 #include "proto/config.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::server {
 
 // No server takes a smaller memory budget.
 inline constexpr uint64_t kMinBudgetBytes = 16 << 20;
@@ -111,6 +111,6 @@ std::string DescribeSettings(const ServerSettings& settings,
 // Whether `name` can be a dataset's: letters, digits, _ - . and not empty.
 bool IsDatasetName(absl::string_view name);
 
-}  // namespace millrace
+}  // namespace millrace::server
 
 #endif  // MILLRACE_SERVER_CONFIG_H_

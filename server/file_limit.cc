@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 // Descriptors that a server with one dataset and one client needs: 10 of gRPC,
@@ -51,4 +51,4 @@ absl::Status CheckFileLimit(uint64_t limit, uint64_t open) {
       "LimitNOFILE= of systemd, --ulimit nofile= of a container)"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::server

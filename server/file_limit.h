@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 
-namespace millrace {
+namespace millrace::server {
 
 // Connections, LMDB shards and shared memory each take a descriptor; the usual
 // limit of 1,024 is for programs that use select().
@@ -30,6 +30,6 @@ uint64_t OpenFiles();
 // needs. `limit` 0 (unknown) passes.
 absl::Status CheckFileLimit(uint64_t limit, uint64_t open);
 
-}  // namespace millrace
+}  // namespace millrace::server
 
 #endif  // MILLRACE_SERVER_FILE_LIMIT_H_

@@ -50,7 +50,7 @@
 #include "server/rpc/rpc_server.h"
 #include "server/storage/open.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 // A dataset whose footers take more than this part of the budget causes a
@@ -63,7 +63,7 @@ int Fail(const absl::Status& status) {
   const std::string text(status.message());
   absl::FPrintF(stderr, "millrace-server: %s\n",
                 IsUsageError(status) ? text : CleanText(text, kMaxLogBytes));
-  return ExitCode(status);
+  return program::ExitCode(status);
 }
 
 // The setting that gives each Parquet dataset a cache of `bytes`.
@@ -78,7 +78,8 @@ std::string CacheAdvice(const ServerSettings& settings, uint64_t bytes) {
 
 // The setting that is large enough for datasets whose footers take `bytes`.
 std::string FooterAdvice(const ServerSettings& settings,
-                         const Engine::Options& engine, uint64_t bytes) {
+                         const pipeline::Engine::Options& engine,
+                         uint64_t bytes) {
   const uint64_t budget = BudgetForFooters(settings, engine, bytes);
   return budget == 0
              ? ""
@@ -88,7 +89,8 @@ std::string FooterAdvice(const ServerSettings& settings,
 
 // A glob may combine train/ and val/ into one dataset.
 void WarnOfFiles(const ServerSettings::Dataset& dataset) {
-  const absl::StatusOr<DatasetFiles> files = FindDatasetFiles(dataset.uri);
+  const absl::StatusOr<data_tool::DatasetFiles> files =
+      data_tool::FindDatasetFiles(dataset.uri);
   if (!files.ok()) return;  // removed in the meantime
   for (const std::string& warning : files->Warnings()) {
     MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri
@@ -109,13 +111,12 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset, uint64_t bytes,
 
 // `caches` and `footers`: the parts of the budget for decoded row groups and
 // for footers of Parquet files. `engine`: the options of the server's engine.
-absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
-                                            const Operators& operators,
-                                            const Engine::Options& engine,
-                                            ByteBudget* caches,
-                                            ByteBudget* footers) {
-  DatasetCatalog catalog;
-  const OpenSourceOptions options = {
+absl::StatusOr<pipeline::DatasetCatalog> OpenDatasets(
+    const ServerSettings& settings, const operators::Operators& operators,
+    const pipeline::Engine::Options& engine, ByteBudget* caches,
+    ByteBudget* footers) {
+  pipeline::DatasetCatalog catalog;
+  const storage::OpenSourceOptions options = {
       .cache_budget = caches,
       .cache_bytes = settings.row_group_cache_bytes_each,
       .cache_advice =
@@ -127,8 +128,8 @@ absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
           },
       .operators = &operators};
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
-    absl::StatusOr<std::unique_ptr<RecordSource>> source =
-        OpenRecordSource(dataset.uri, options);
+    absl::StatusOr<std::unique_ptr<storage::RecordSource>> source =
+        storage::OpenRecordSource(dataset.uri, options);
     if (!source.ok()) {
       absl::Status failed(
           source.status().code(),
@@ -144,7 +145,7 @@ absl::StatusOr<DatasetCatalog> OpenDatasets(const ServerSettings& settings,
   return catalog;
 }
 
-std::string DescribeDatasets(const DatasetCatalog& catalog) {
+std::string DescribeDatasets(const pipeline::DatasetCatalog& catalog) {
   if (catalog.empty()) return "";
   std::string text =
       absl::StrFormat("\n%-20s %-14s %s\n", "DATASET", "FORMAT", "CONTENT");
@@ -166,11 +167,11 @@ std::map<std::string, double> WeightsOf(const ServerSettings& settings) {
   return weights;
 }
 
-std::string DescribeOperators(const Operators& operators) {
+std::string DescribeOperators(const operators::Operators& operators) {
   if (operators.List().empty()) return "";
   std::string text =
       absl::StrFormat("\n%-20s %-14s %s\n", "OPERATOR", "VERSION", "FILE");
-  for (const Operators::Entry& entry : operators.List()) {
+  for (const operators::Operators::Entry& entry : operators.List()) {
     absl::StrAppendFormat(&text, "%-20s %-14s %s, library %s\n",
                           absl::StrCat(entry.kind, " ", entry.ref.name()),
                           entry.ref.version(), entry.file,
@@ -181,7 +182,7 @@ std::string DescribeOperators(const Operators& operators) {
 
 // The pipeline of --check_pipeline; none if the flag is not given.
 absl::StatusOr<std::optional<PipelineSpec>> ReadCheckPipeline(
-    const ServerCommandLine& line, const DatasetCatalog& catalog) {
+    const ServerCommandLine& line, const pipeline::DatasetCatalog& catalog) {
   if (line.check_pipeline.empty()) return std::nullopt;
   MR_ASSIGN_OR_RETURN(const std::string file,
                       UsageError(ReadFile(line.check_pipeline,
@@ -197,7 +198,7 @@ absl::StatusOr<std::optional<PipelineSpec>> ReadCheckPipeline(
 
 // The memory of batches of the datasets' presets, and of the named pipeline.
 absl::StatusOr<std::string> DescribeAllBatches(
-    Engine& engine, const ServerCommandLine& line,
+    pipeline::Engine& engine, const ServerCommandLine& line,
     const std::optional<PipelineSpec>& spec, const BudgetAdvice& advice) {
   MR_ASSIGN_OR_RETURN(std::string text, DescribePresets(engine, advice));
   if (spec.has_value()) {
@@ -212,7 +213,7 @@ absl::StatusOr<std::string> DescribeAllBatches(
 }
 
 // Returns "2 worker threads (up to 17), 32 read threads (up to 512)".
-std::string DescribeThreads(const Engine::Stats& stats) {
+std::string DescribeThreads(const pipeline::Engine::Stats& stats) {
   const auto up_to = [](uint32_t now, uint32_t most) {
     return most > now ? absl::StrCat(" (up to ", most, ")") : std::string();
   };
@@ -227,11 +228,12 @@ std::string DescribeThreads(const Engine::Stats& stats) {
 // supervisor has restarted it.
 void EndUnreachable(const absl::Status& why) {
   MR_LOG(ERROR) << why.message() << "; the server exits: restart it";
-  _exit(kExitFailed);
+  _exit(program::kExitFailed);
 }
 
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
-                   const ServerCommandLine& line, StopSignals& signals) {
+                   const ServerCommandLine& line,
+                   program::StopSignals& signals) {
   // Destroyed last, because everything below is charged to it. CheckMemory()
   // refuses a budget below the minimum after the datasets are open, and then
   // names a budget that works.
@@ -245,9 +247,10 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   // Footers larger than the rest of the budget are refused before they are
   // parsed.
   ByteBudget footers(budget.capacity() - caches.capacity());
-  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
-                      UsageError(Operators::Load(settings.operators)));
-  Engine::Options options = {
+  MR_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const operators::Operators> operators,
+      UsageError(operators::Operators::Load(settings.operators)));
+  pipeline::Engine::Options options = {
       .threads = settings.threads,
       .read_threads = settings.read_threads,
       .adapt_threads = settings.adapt_threads,
@@ -259,11 +262,12 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
       .operators = operators.get(),
       .refuse_synthetic = settings.refuse_synthetic};
   MR_ASSIGN_OR_RETURN(
-      DatasetCatalog catalog,
+      pipeline::DatasetCatalog catalog,
       OpenDatasets(settings, *operators, options, &caches, &footers));
   const std::string datasets = DescribeDatasets(catalog);
   const std::string loaded = DescribeOperators(*operators);
-  MR_ASSIGN_OR_RETURN(const MemoryNeeds needs, Engine::Needs(options, catalog));
+  MR_ASSIGN_OR_RETURN(const pipeline::MemoryNeeds needs,
+                      pipeline::Engine::Needs(options, catalog));
   // --check_config tries and names the smallest budget.
   if (!line.check_config) {
     options.held_elsewhere_of = [&settings](uint64_t bytes) {
@@ -275,17 +279,18 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   BudgetAdvice advice(settings, options, catalog, needs);
   if (pipeline.has_value()) advice.Add(*pipeline);
   MR_RETURN_IF_ERROR(UsageError(CheckMemory(settings, needs, advice)));
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                      Engine::Create(options, catalog));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<pipeline::Engine> engine,
+                      pipeline::Engine::Create(options, catalog));
   if (line.check_config) {
     MR_ASSIGN_OR_RETURN(const std::string batches,
                         DescribeAllBatches(*engine, line, pipeline, advice));
     Machine now = machine;
     now.open_files = OpenFiles();  // with those of the datasets
-    absl::PrintF("%s%s%s%s%s", DescribeSettings(settings, now),
-                 DescribeMemory(PlanMemory(needs, settings.memory_budget_bytes,
-                                           settings.row_group_cache_bytes)),
-                 loaded, datasets, batches);
+    absl::PrintF(
+        "%s%s%s%s%s", DescribeSettings(settings, now),
+        DescribeMemory(pipeline::PlanMemory(needs, settings.memory_budget_bytes,
+                                            settings.row_group_cache_bytes)),
+        loaded, datasets, batches);
     return FlushStandardOutput();
   }
   if (const std::string warning = BudgetWarning(settings, machine);
@@ -293,8 +298,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
     MR_LOG(WARNING) << warning;
   }
   MR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RpcServer> server,
-      RpcServer::Start(
+      const std::unique_ptr<rpc::RpcServer> server,
+      rpc::RpcServer::Start(
           {.listen = settings.listen,
            .engine = engine.get(),
            .budget = &budget,
@@ -305,17 +310,18 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
            .max_connections = settings.max_connections,
            .max_connections_per_peer = settings.max_connections_per_peer,
            .on_unreachable = &EndUnreachable,
-           .content_revision = kContentRevision,
+           .content_revision = plan::kContentRevision,
            .local_socket = settings.local_socket}));
   MR_LOG(INFO) << "millrace-server " << kMillraceVersion << " (protocol "
-               << kProtocolVersion << ", content revision " << kContentRevision
-               << ", image decoders " << engine->decoder_digest()
-               << ") listens on " << server->address() << "; "
-               << DescribeThreads(engine->stats()) << ", memory budget "
+               << wire::kProtocolVersion << ", content revision "
+               << plan::kContentRevision << ", image decoders "
+               << engine->decoder_digest() << ") listens on "
+               << server->address() << "; " << DescribeThreads(engine->stats())
+               << ", memory budget "
                << FormatByteSize(settings.memory_budget_bytes);
-  for (const Operators::Entry& entry : operators->List()) {
-    MR_LOG(INFO) << entry.kind << " " << FormatOperator(entry.ref) << " ("
-                 << entry.file << ")";
+  for (const operators::Operators::Entry& entry : operators->List()) {
+    MR_LOG(INFO) << entry.kind << " " << operators::FormatOperator(entry.ref)
+                 << " (" << entry.file << ")";
   }
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
     const DatasetInfo& info = engine->catalog().at(dataset.name)->info();
@@ -348,7 +354,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
 int Print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   const absl::Status printed = FlushStandardOutput();
-  return printed.ok() ? kExitOk : Fail(printed);
+  return printed.ok() ? program::kExitOk : Fail(printed);
 }
 
 // `path`: the value of --port_file; empty: no such flag.
@@ -382,9 +388,10 @@ int Main(const std::vector<std::string>& arguments) {
   if (line->version) {
     return Print(absl::StrFormat(
         "millrace-server %s (protocol %d, content revision %d)\n",
-        kMillraceVersion, kProtocolVersion, kContentRevision));
+        kMillraceVersion, wire::kProtocolVersion, plan::kContentRevision));
   }
-  StopSignals signals({.same_request = absl::ZeroDuration(), .hold = false});
+  program::StopSignals signals(
+      {.same_request = absl::ZeroDuration(), .hold = false});
   IgnoreWriteSignals();
   const uint64_t open_file_limit = RaiseFileLimit();
   ServerConfig config;
@@ -414,15 +421,15 @@ int Main(const std::vector<std::string>& arguments) {
       CheckFileLimit(machine.open_file_limit, machine.open_files);
   if (!enough_files.ok()) return Fail(enough_files);
   const absl::Status status = Serve(*settings, machine, *line, signals);
-  return status.ok() ? kExitOk : Fail(status);
+  return status.ok() ? program::kExitOk : Fail(status);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::server
 
 MR_CHECK_CPU("millrace-server")
 
 int main(int argc, char** argv) {
   millrace::HoldStandardStreams();
-  return millrace::Main({argv + 1, argv + argc});
+  return millrace::server::Main({argv + 1, argv + argc});
 }

@@ -10,7 +10,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 // Footers that take more than this part of the budget are mentioned.
@@ -21,8 +21,8 @@ void Line(std::string* out, const std::string& name, const std::string& value,
   absl::StrAppendFormat(out, "%-20s %-14s %s\n", name, value, why);
 }
 
-std::string DescribeFit(const std::string& name, const BatchMemory& batch,
-                        uint64_t left) {
+std::string DescribeFit(const std::string& name,
+                        const pipeline::BatchMemory& batch, uint64_t left) {
   std::string out;
   Line(&out, name, FormatByteSize(batch.reserved()),
        absl::StrCat(CountText(batch.rows, "row"), " x ", batch.row_bytes,
@@ -40,9 +40,10 @@ std::string DescribeFit(const std::string& name, const BatchMemory& batch,
 // columns or for itself.
 absl::Status NoRoom(const std::string& name, const absl::Status& refused,
                     const BudgetAdvice& advice, const PipelineSpec& spec) {
-  return absl::Status(refused.code(),
-                      absl::StrCat(name, ": ", refused.message(), "; ",
-                                   advice.Sentence(kMinBatchBytes + 1, &spec)));
+  return absl::Status(
+      refused.code(),
+      absl::StrCat(name, ": ", refused.message(), "; ",
+                   advice.Sentence(pipeline::kMinBatchBytes + 1, &spec)));
 }
 
 // A spec that the server would refuse from every client is a mistake in the
@@ -66,26 +67,27 @@ absl::Status CheckMinBudget(const ServerSettings& settings) {
 }
 
 absl::Status CheckMemory(const ServerSettings& settings,
-                         const MemoryNeeds& needs, const BudgetAdvice& advice) {
+                         const pipeline::MemoryNeeds& needs,
+                         const BudgetAdvice& advice) {
   const uint64_t budget = settings.memory_budget_bytes;
   if (const absl::Status enough = CheckMinBudget(settings); !enough.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        enough.message(), ": ", advice.Sentence(kMinBatchBytes + 1)));
+        enough.message(), ": ", advice.Sentence(pipeline::kMinBatchBytes + 1)));
   }
-  const MemoryUse use =
-      PlanMemory(needs, budget, RowGroupCacheBytes(settings, budget));
+  const pipeline::MemoryUse use =
+      pipeline::PlanMemory(needs, budget, RowGroupCacheBytes(settings, budget));
   if (use.batches > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(use.Sentence(),
-                   "nothing for batches: ", advice.Sentence(kMinBatchBytes + 1),
-                   use.threads > 1 ? ", or lower --threads" : "",
-                   use.file_metadata > budget / kManyFootersShare
-                       ? ", or write the Parquet files again with larger row "
-                         "groups or fewer columns"
-                       : ""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      use.Sentence(),
+      "nothing for batches: ", advice.Sentence(pipeline::kMinBatchBytes + 1),
+      use.threads > 1 ? ", or lower --threads" : "",
+      use.file_metadata > budget / kManyFootersShare
+          ? ", or write the Parquet files again with larger row "
+            "groups or fewer columns"
+          : ""));
 }
 
-std::string DescribeMemory(const MemoryUse& use) {
+std::string DescribeMemory(const pipeline::MemoryUse& use) {
   std::string out;
   absl::StrAppend(&out, "\n");
   Line(&out, "MEMORY", "SIZE", "FOR");
@@ -120,7 +122,7 @@ std::string DescribeMemory(const MemoryUse& use) {
   return out;
 }
 
-absl::StatusOr<std::string> DescribePipeline(Engine& engine,
+absl::StatusOr<std::string> DescribePipeline(pipeline::Engine& engine,
                                              const PipelineSpec& spec,
                                              const std::string& name,
                                              const BudgetAdvice& advice) {
@@ -131,9 +133,10 @@ absl::StatusOr<std::string> DescribePipeline(Engine& engine,
       !spec.sources(0).has_synthetic()) {
     return UsageError(NoRoom(name, opened.status(), advice, spec));
   }
-  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Pipeline> pipeline,
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const pipeline::Pipeline> pipeline,
                       Mistake(std::move(opened)));
-  MR_ASSIGN_OR_RETURN(const BatchMemory batch, pipeline->batch_memory(1));
+  MR_ASSIGN_OR_RETURN(const pipeline::BatchMemory batch,
+                      pipeline->batch_memory(1));
   const uint64_t left = engine.batch_budget_bytes();
   if (absl::Status fits = pipeline->MaxPayloadBytes(1).status(); !fits.ok()) {
     return UsageError(absl::Status(
@@ -143,7 +146,7 @@ absl::StatusOr<std::string> DescribePipeline(Engine& engine,
   return DescribeFit(name, batch, left);
 }
 
-absl::StatusOr<std::string> DescribePresets(Engine& engine,
+absl::StatusOr<std::string> DescribePresets(pipeline::Engine& engine,
                                             const BudgetAdvice& advice) {
   std::string out;
   for (PipelineSpec& spec : PresetSpecs(engine.catalog(), kExampleRows)) {
@@ -165,7 +168,8 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
            "depends on the pipeline: --check_pipeline=FILE calculates it");
       continue;
     }
-    MR_ASSIGN_OR_RETURN(const BatchMemory batch, (*opened)->batch_memory(1));
+    MR_ASSIGN_OR_RETURN(const pipeline::BatchMemory batch,
+                        (*opened)->batch_memory(1));
     const uint64_t left = engine.batch_budget_bytes();
     if (batch.reserved() <= left) {
       absl::StrAppend(&out, DescribeFit(what, batch, left));
@@ -182,4 +186,4 @@ absl::StatusOr<std::string> DescribePresets(Engine& engine,
   return out;
 }
 
-}  // namespace millrace
+}  // namespace millrace::server

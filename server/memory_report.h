@@ -21,7 +21,7 @@
 #include "server/pipeline/engine.h"
 #include "server/pipeline/memory_use.h"
 
-namespace millrace {
+namespace millrace::server {
 
 // InvalidArgument: the budget is below kMinBudgetBytes, the minimum for any
 // datasets.
@@ -30,10 +30,11 @@ absl::Status CheckMinBudget(const ServerSettings& settings);
 // InvalidArgument: the budget is below that minimum or leaves nothing for
 // batches; the message shows the arithmetic and the smallest sufficient budget.
 absl::Status CheckMemory(const ServerSettings& settings,
-                         const MemoryNeeds& needs, const BudgetAdvice& advice);
+                         const pipeline::MemoryNeeds& needs,
+                         const BudgetAdvice& advice);
 
 // A table.
-std::string DescribeMemory(const MemoryUse& use);
+std::string DescribeMemory(const pipeline::MemoryUse& use);
 
 // For the training and the evaluation preset of each dataset: the memory of a
 // batch of kExampleRows, and the number of such batches that fit. A dataset
@@ -42,18 +43,18 @@ std::string DescribeMemory(const MemoryUse& use);
 // together and no pipeline of `advice` selects columns; the message names the
 // smallest sufficient budget.
 inline constexpr uint64_t kExampleRows = 64;
-absl::StatusOr<std::string> DescribePresets(Engine& engine,
+absl::StatusOr<std::string> DescribePresets(pipeline::Engine& engine,
                                             const BudgetAdvice& advice);
 
 // The same for the batches of `spec`, which `name` stands for in the text.
-// Errors of Engine::Open(); FailedPrecondition: a batch does not fit. Those that
-// are mistakes of the configuration, or of the pipeline, are marked as such
-// (common/usage_error.h).
-absl::StatusOr<std::string> DescribePipeline(Engine& engine,
+// Errors of Engine::Open(); FailedPrecondition: a batch does not fit. Those
+// that are mistakes of the configuration, or of the pipeline, are marked as
+// such (common/usage_error.h).
+absl::StatusOr<std::string> DescribePipeline(pipeline::Engine& engine,
                                              const PipelineSpec& spec,
                                              const std::string& name,
                                              const BudgetAdvice& advice);
 
-}  // namespace millrace
+}  // namespace millrace::server
 
 #endif  // MILLRACE_SERVER_MEMORY_REPORT_H_

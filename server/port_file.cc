@@ -16,7 +16,7 @@
 #include "common/usage_error.h"
 #include "common/write_target.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 // Size of the longest port file: "65535" and a newline.
@@ -102,4 +102,4 @@ absl::Status WritePortFile(const std::string& path, int port) {
       absl::StrCat("the server cannot publish its port: ", written.message()));
 }
 
-}  // namespace millrace
+}  // namespace millrace::server

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::server {
 
 // Checks that `path`, the value of --port_file, may be removed and replaced:
 // the path leads to nothing, to a device or pipe, or to a port file (one line
@@ -32,6 +32,6 @@ absl::Status RemovePortFile(const std::string& path);
 // reason.
 absl::Status WritePortFile(const std::string& path, int port);
 
-}  // namespace millrace
+}  // namespace millrace::server
 
 #endif  // MILLRACE_SERVER_PORT_FILE_H_

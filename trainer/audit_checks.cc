@@ -8,17 +8,18 @@
 #include "common/count_text.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 absl::Status CheckAuditStart(const std::string& path, absl::string_view resume,
                              absl::string_view checkpoint) {
   if (!checkpoint.empty()) return absl::OkStatus();
-  const absl::StatusOr<AuditFile> file = ReadAuditFile(path);
+  const absl::StatusOr<audit::AuditFile> file = audit::ReadAuditFile(path);
   // The loader could open the log: an earlier start ended before its first
   // step.
   if (!file.ok()) return absl::OkStatus();
   uint64_t steps = 0;
-  for (const AuditSegment& segment : file->segments) steps += segment.records;
+  for (const audit::AuditSegment& segment : file->segments)
+    steps += segment.records;
   if (steps == 0) return absl::OkStatus();
   if (!resume.empty()) {
     MR_LOG(WARNING) << "no checkpoint to resume from: the run begins "
@@ -38,10 +39,10 @@ absl::Status CheckAuditStart(const std::string& path, absl::string_view resume,
 absl::Status CheckAuditIsComplete(const std::string& path, uint64_t attempt,
                                   uint64_t batches) {
   if (batches == 0) return absl::OkStatus();
-  const absl::StatusOr<AuditFile> file = ReadAuditFile(path);
+  const absl::StatusOr<audit::AuditFile> file = audit::ReadAuditFile(path);
   uint64_t records = 0;
   if (file.ok()) {
-    for (const AuditSegment& segment : file->segments) {
+    for (const audit::AuditSegment& segment : file->segments) {
       if (segment.run.attempt() == attempt) records += segment.records;
     }
   }
@@ -55,4 +56,4 @@ absl::Status CheckAuditIsComplete(const std::string& path, uint64_t attempt,
       "train again from the last checkpoint before that"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // At the start: whether the run may append to a log that already has steps, as
 // the loader has opened it for this plan. It may when it resumes the job of the
@@ -33,6 +33,6 @@ absl::Status CheckAuditStart(const std::string& path, absl::string_view resume,
 absl::Status CheckAuditIsComplete(const std::string& path, uint64_t attempt,
                                   uint64_t batches);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_AUDIT_CHECKS_H_

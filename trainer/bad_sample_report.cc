@@ -18,7 +18,7 @@
 #include "proto/error_detail.h"
 #include "trainer/error_text.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 // Max damaged samples that are logged when the servers meet them; the summary
@@ -33,9 +33,9 @@ constexpr absl::Duration kStatusTime = absl::Seconds(1);
 // reports nothing.
 std::vector<BadSample> AskForBadSamples(const std::string& endpoint) {
   std::vector<BadSample> samples;
-  const auto servers = GetServerStatus(endpoint, kStatusTime);
+  const auto servers = receive::GetServerStatus(endpoint, kStatusTime);
   if (!servers.ok()) return samples;
-  for (const ServerStatus& server : *servers) {
+  for (const receive::ServerStatus& server : *servers) {
     if (!server.status.ok()) continue;
     samples.insert(samples.end(), server.status->recent_bad_samples().begin(),
                    server.status->recent_bad_samples().end());
@@ -109,7 +109,7 @@ BadSampleReport::BadSampleReport(const Options& options, const RunSpecs& specs)
 }
 
 absl::Status BadSampleReport::EndEpoch(uint64_t samples, uint64_t local_valid,
-                                       Communicator& ranks,
+                                       ddp::Communicator& ranks,
                                        Progress& progress) {
   uint64_t empty = 0;
   if (policy_ == BadSamplePolicy::ZERO) {
@@ -137,7 +137,7 @@ absl::Status BadSampleReport::EndEpoch(uint64_t samples, uint64_t local_valid,
   return absl::OkStatus();
 }
 
-BadSampleSummary BadSampleReport::Finish() {
+diagnosis::BadSampleSummary BadSampleReport::Finish() {
   if (watch_ != nullptr) {
     watch_->Look();
     for (const BadSample& bad : watch_->found()) {
@@ -169,4 +169,4 @@ absl::Status WithBadSampleAdvice(const absl::Status& error,
                                 how));
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

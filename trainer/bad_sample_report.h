@@ -29,7 +29,7 @@
 #include "trainer/progress.h"
 #include "trainer/specs.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class BadSampleReport {
  public:
@@ -46,7 +46,7 @@ class BadSampleReport {
   // valid rows: counts the rows that ZERO left empty and prints a line. A
   // collective call with ZERO.
   absl::Status EndEpoch(uint64_t samples, uint64_t local_valid,
-                        Communicator& ranks, Progress& progress);
+                        ddp::Communicator& ranks, Progress& progress);
 
   // The same after an evaluation.
   void AddEvaluation(uint64_t empty_rows) {
@@ -54,12 +54,12 @@ class BadSampleReport {
   }
 
   // With all damaged samples that the servers found.
-  BadSampleSummary Finish();
+  diagnosis::BadSampleSummary Finish();
 
  private:
   const BadSamplePolicy::Action policy_;   // of training
   std::unique_ptr<BadSampleWatch> watch_;  // null: nothing to watch
-  BadSampleSummary summary_;
+  diagnosis::BadSampleSummary summary_;
 };
 
 // `error` of a loader over `spec`. When a damaged sample is the reason, adds
@@ -69,6 +69,6 @@ absl::Status WithBadSampleAdvice(const absl::Status& error,
                                  const PipelineSpec& spec,
                                  absl::string_view flag);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_BAD_SAMPLE_REPORT_H_

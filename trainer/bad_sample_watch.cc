@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 BadSampleWatch::BadSampleWatch(Options options) : options_(std::move(options)) {
   {
@@ -76,4 +76,4 @@ std::string PlaceOf(const BadSample& bad) {
   return place;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

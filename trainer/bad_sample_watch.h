@@ -30,7 +30,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class BadSampleWatch {
  public:
@@ -85,6 +85,6 @@ class BadSampleWatch {
 // "photos shard a.mdb row 17"; "photos sample 17" when the row is unknown.
 std::string PlaceOf(const BadSample& bad);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_BAD_SAMPLE_WATCH_H_

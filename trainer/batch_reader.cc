@@ -11,7 +11,7 @@
 #include "proto/dtype.h"
 #include "trainer/class_loss.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 std::string List(const OpenResponse& plan) {
@@ -137,18 +137,18 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
                           "if it holds class indices")
             : absl::StrCat("the pipeline outputs no tensor ", target));
   }
-  const absl::StatusOr<TargetForm> form =
-      FormOf(*y, {.loss = options.loss,
-                  .classes = options.classes,
-                  .mask = IsMask(plan, *y),
-                  .planes = LiesInPlanes(plan, *y)});
+  const absl::StatusOr<losses::TargetForm> form =
+      losses::FormOf(*y, {.loss = options.loss,
+                          .classes = options.classes,
+                          .mask = IsMask(plan, *y),
+                          .planes = LiesInPlanes(plan, *y)});
   if (!form.ok()) {
     return bad(
         absl::StrCat("the target ", y->name(), " ", form.status().message()));
   }
   if (options.ignore_value.has_value() &&
-      (!form->of_pixels() || (options.loss == LossKind::kTorchScript &&
-                              form->kind == TargetForm::kValues))) {
+      (!form->of_pixels() || (options.loss == losses::LossKind::kTorchScript &&
+                              form->kind == losses::TargetForm::kValues))) {
     return bad(absl::StrCat(
         "--ignore_value=", *options.ignore_value,
         " applies to targets with a value for each pixel and a built-in "
@@ -225,7 +225,7 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
         StoredForm(x->has_device_transform() ? x->device_transform().dtype()
                                              : x->dtype())};
   } else {
-    const ImageShape& image = reader.shape_;
+    const models::ImageShape& image = reader.shape_;
     reader.input_form_ = {{image.channels, image.height, image.width},
                           torch::kFloat};
   }
@@ -271,9 +271,9 @@ absl::Status BatchReader::LabelError(const c10::IndexError& error,
 torch::Tensor BatchReader::Target(const Batch& batch) const {
   torch::Tensor y = batch.tensor(target_);
   switch (form_.kind) {
-    case TargetForm::kClasses:
+    case losses::TargetForm::kClasses:
       return y.to(torch::kLong);
-    case TargetForm::kOneHot: {
+    case losses::TargetForm::kOneHot: {
       const torch::Tensor labels = y.to(torch::kLong).unsqueeze(1);
       // Rows without a sample have no class. Other labels outside of the
       // classes are refused, as cross entropy does.
@@ -283,14 +283,14 @@ torch::Tensor BatchReader::Target(const Batch& batch) const {
           .scatter_(1, labels.masked_fill(empty, 0),
                     empty.logical_not().to(torch::kFloat));
     }
-    case TargetForm::kPixelClasses: {
+    case losses::TargetForm::kPixelClasses: {
       // One channel, at any position.
       const torch::Tensor classes =
           y.to(torch::kLong).reshape({y.size(0), form_.height, form_.width});
       if (!ignore_value_.has_value()) return classes;
       return classes.masked_fill(classes.eq(*ignore_value_), kIgnoredLabel);
     }
-    case TargetForm::kValues:
+    case losses::TargetForm::kValues:
       break;
   }
   y = y.to(torch::kFloat);
@@ -299,4 +299,4 @@ torch::Tensor BatchReader::Target(const Batch& batch) const {
   return y.reshape({y.size(0), form_.channels, form_.height, form_.width});
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

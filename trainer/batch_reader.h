@@ -29,7 +29,7 @@
 #include "trainer/losses/target_form.h"
 #include "trainer/models/model.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class BatchReader {
  public:
@@ -37,7 +37,7 @@ class BatchReader {
     // Names of tensors; empty: chosen as described above.
     std::string input;
     std::string target;
-    LossKind loss = LossKind::kCrossEntropy;
+    losses::LossKind loss = losses::LossKind::kCrossEntropy;
     // Number of the target's classes when the data do not declare it; 0:
     // unknown.
     int64_t classes = 0;
@@ -70,10 +70,10 @@ class BatchReader {
                           absl::string_view what) const;
 
   // A sample's shape for the trainer's own models.
-  const ImageShape& shape() const { return shape_; }
+  const models::ImageShape& shape() const { return shape_; }
   // The form of Input()'s result.
-  const InputForm& form_of_input() const { return input_form_; }
-  const TargetForm& form() const { return form_; }
+  const models::InputForm& form_of_input() const { return input_form_; }
+  const losses::TargetForm& form() const { return form_; }
   int64_t classes() const { return form_.classes; }
   // Names of the target's classes; empty: the dataset has none.
   const std::vector<std::string>& class_names() const { return class_names_; }
@@ -85,16 +85,16 @@ class BatchReader {
   std::string input_;
   std::string target_;
   std::vector<std::string> class_names_;
-  TargetForm form_;
+  losses::TargetForm form_;
   std::optional<int64_t> ignore_value_;
   bool classes_given_ = false;         // by Options, not by the data
   bool channels_last_ = false;         // input is [rows, H, W, C]
   bool target_channels_last_ = false;  // the same for an image as target
   bool to_planes_ = false;
-  ImageShape shape_;
-  InputForm input_form_;
+  models::ImageShape shape_;
+  models::InputForm input_form_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_BATCH_READER_H_

@@ -24,7 +24,7 @@
 #include "trainer/torch_error.h"
 #include "trainer/weights/zip_archive.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 constexpr int64_t kFormat = 2;
@@ -37,13 +37,14 @@ absl::Status Damaged(const std::string& path, const std::exception& error) {
 
 // Entries of a checkpoint are stored, not compressed. The exception is the
 // definition of the archive's types, which libtorch writes beside them.
-bool IsTypes(const ZipEntry& entry) {
+bool IsTypes(const weights::ZipEntry& entry) {
   return absl::StrContains(entry.name, "/code/");
 }
 
 absl::Status CheckEntries(absl::string_view archive) {
-  MR_ASSIGN_OR_RETURN(const std::vector<ZipEntry> entries, ParseZip(archive));
-  for (const ZipEntry& entry : entries) {
+  MR_ASSIGN_OR_RETURN(const std::vector<weights::ZipEntry> entries,
+                      weights::ParseZip(archive));
+  for (const weights::ZipEntry& entry : entries) {
     if (!entry.compressed || IsTypes(entry)) continue;
     return absl::DataLossError(
         absl::StrCat("the entry \"", entry.name, "\" is compressed"));
@@ -141,7 +142,7 @@ bool IsFinite(const torch::Tensor& tensor) {
 }
 
 // All tensors that a step can spoil.
-bool IsFinite(const torch::nn::Module& model, const NamedParts& parts) {
+bool IsFinite(const torch::nn::Module& model, const optim::NamedParts& parts) {
   for (const torch::Tensor& tensor : model.parameters()) {
     if (!IsFinite(tensor)) return false;
   }
@@ -186,7 +187,7 @@ class KeepsPlaces {
 // InvalidArgument: the part was written with other flags.
 absl::Status RestorePart(torch::serialize::InputArchive& file,
                          const std::string& path, const std::string& part,
-                         const NamedTensors& tensors) {
+                         const optim::NamedTensors& tensors) {
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) {
     torch::Tensor read;
@@ -207,7 +208,7 @@ absl::Status RestorePart(torch::serialize::InputArchive& file,
 absl::Status WriteCheckpoint(const std::string& path,
                              const CheckpointInfo& info,
                              const torch::nn::Module& model,
-                             const NamedParts& parts) {
+                             const optim::NamedParts& parts) {
   absl::Status written;
   std::unique_ptr<AtomicFile> file;
   try {
@@ -281,7 +282,7 @@ absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
 
 absl::Status RestoreCheckpoint(const std::string& path,
                                torch::nn::Module& model,
-                               const NamedParts& parts) {
+                               const optim::NamedParts& parts) {
   MR_ASSIGN_OR_RETURN(const auto file, OpenWhole(path));
   try {
     torch::serialize::InputArchive archive;
@@ -311,4 +312,4 @@ absl::Status RestoreCheckpoint(const std::string& path,
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -38,7 +38,7 @@
 #include "proto/pipeline.pb.h"
 #include "trainer/optim/named_tensors.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct CheckpointInfo {
   std::string model;      // --model
@@ -58,7 +58,7 @@ struct CheckpointInfo {
 absl::Status WriteCheckpoint(const std::string& path,
                              const CheckpointInfo& info,
                              const torch::nn::Module& model,
-                             const NamedParts& parts);
+                             const optim::NamedParts& parts);
 
 // Reads what is needed before the model exists. DataLoss: no checkpoint, or a
 // damaged one; the message names the entry. FailedPrecondition: another
@@ -70,8 +70,8 @@ absl::StatusOr<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 // ReadCheckpointInfo(); the model may then have some of the file's values.
 absl::Status RestoreCheckpoint(const std::string& path,
                                torch::nn::Module& model,
-                               const NamedParts& parts);
+                               const optim::NamedParts& parts);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_CHECKPOINT_H_

@@ -5,7 +5,7 @@
 
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 absl::StatusOr<torch::Device> ChooseDevice(const std::string& name,
                                            const RankEnv& env) {
@@ -25,4 +25,4 @@ absl::StatusOr<torch::Device> ChooseDevice(const std::string& name,
   return device;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "trainer/rank_env.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // `name` is auto, cpu or cuda; auto takes a GPU if there is one. The GPU
 // becomes the current device of the calling thread. FailedPrecondition: there
@@ -18,6 +18,6 @@ namespace millrace {
 absl::StatusOr<torch::Device> ChooseDevice(const std::string& name,
                                            const RankEnv& env);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_CHOOSE_DEVICE_H_

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 bool IsSoft(const torch::Tensor& target) { return target.dim() == 2; }
@@ -58,4 +58,4 @@ torch::Tensor CountCorrect(const torch::Tensor& logits,
   return right.logical_and(target.sum(1).gt(0)).sum();
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

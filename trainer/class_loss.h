@@ -17,7 +17,7 @@
 
 #include "client/loader.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // The label of rows that hold no sample.
 inline constexpr int64_t kIgnoredLabel = -100;
@@ -39,6 +39,6 @@ torch::Tensor SumOfLosses(const torch::Tensor& logits,
 torch::Tensor CountCorrect(const torch::Tensor& logits,
                            const torch::Tensor& target, int64_t among = 1);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_CLASS_LOSS_H_

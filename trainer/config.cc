@@ -17,7 +17,7 @@
 #include "trainer/subset_flag.h"
 #include "trainer/weights/weights_file.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 // A layer with more outputs is a mistake.
@@ -173,10 +173,10 @@ absl::Status TrainerConfig::Validate() const {
   if (checkpoint.empty() && resume == "auto") {
     return Bad("resume", "is auto, which needs --checkpoint=FILE");
   }
-  if (const auto name = ParseModelName(model); !name.ok()) {
+  if (const auto name = models::ParseModelName(model); !name.ok()) {
     return Bad("model", name.status().message());
   }
-  if (const auto name = ParseLossName(loss); !name.ok()) {
+  if (const auto name = losses::ParseLossName(loss); !name.ok()) {
     return Bad("loss", name.status().message());
   }
   if (classes == 1) return Bad("classes", "is 1; give 2 or more");
@@ -189,7 +189,7 @@ absl::Status TrainerConfig::Validate() const {
                "and --resume exclude each other: a checkpoint has weights");
   }
   if (!save_weights.empty()) {
-    if (const auto good = CheckWeightsName(save_weights); !good.ok()) {
+    if (const auto good = weights::CheckWeightsName(save_weights); !good.ok()) {
       return Bad("save_weights", good.message());
     }
   }
@@ -247,4 +247,4 @@ absl::StatusOr<ProfiledSteps> ParseProfileSteps(const std::string& text) {
   return range;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

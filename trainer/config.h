@@ -22,7 +22,7 @@
 #include "absl/time/time.h"
 #include "client/prefetch/loader_options.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct TrainerConfig {
   // How batches are received (client/flags/loader_flags.h); without spec, rank,
@@ -147,6 +147,6 @@ struct ProfiledSteps {
 };
 absl::StatusOr<ProfiledSteps> ParseProfileSteps(const std::string& text);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_CONFIG_H_

@@ -4,7 +4,7 @@
 #include "common/status_macros.h"
 #include "trainer/error_text.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 void EpochLosses::Begin(uint64_t epoch, uint64_t first, uint64_t steps) {
   epoch_ = epoch;
@@ -41,4 +41,4 @@ absl::Status EpochLosses::Finish() {
   return file_ == nullptr ? absl::OkStatus() : file_->Append(0, 0, {});
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

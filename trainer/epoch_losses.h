@@ -22,7 +22,7 @@
 #include "trainer/step_losses.h"
 #include "trainer/training_step.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class EpochLosses {
  public:
@@ -59,6 +59,6 @@ class EpochLosses {
   double total_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_EPOCH_LOSSES_H_

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // "DATA_LOSS: [decode error, dataset photos, shard a.mdb, row 17, sample 17]
 // server ...: ..."; without a detail, the message alone.
@@ -35,6 +35,6 @@ inline absl::Status WithWords(const absl::Status& error,
   return longer;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_ERROR_TEXT_H_

@@ -23,7 +23,7 @@
 #include "trainer/pixel_scores.h"
 #include "trainer/torch_error.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -129,14 +129,14 @@ absl::StatusOr<std::unique_ptr<DataLoader>> Evaluation::Open(
   }
 }
 
-absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
-                                                   Loss& loss,
-                                                   Communicator& ranks,
+absl::StatusOr<Evaluation::Result> Evaluation::Run(models::Classifier& model,
+                                                   losses::Loss& loss,
+                                                   ddp::Communicator& ranks,
                                                    torch::Device device,
                                                    const Hooks& hooks) {
   const Clock::time_point start = Clock::now();
   absl::StatusOr<std::unique_ptr<DataLoader>> opened = Open(hooks);
-  MR_RETURN_IF_ERROR(Agree(opened.status(), ranks, hooks.place));
+  MR_RETURN_IF_ERROR(ddp::Agree(opened.status(), ranks, hooks.place));
   const std::unique_ptr<DataLoader> loader = *std::move(opened);
   hooks.open_loader(loader.get());
   const absl::Cleanup forget_loader = [&hooks] { hooks.open_loader(nullptr); };
@@ -145,13 +145,14 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   // correct, loss, samples, correct in the top 5
   torch::Tensor sums =
       at::zeros({4}, torch::TensorOptions(torch::kDouble).device(device));
-  const TargetForm& form = reader_.form();
+  const losses::TargetForm& form = reader_.form();
   bool judged = form.judges_classes && !form.of_pixels();
   // A user's loss gives "yes or no" no meaning.
-  const bool yes_no = form.kind == TargetForm::kValues &&
-                      options_.reader.loss == LossKind::kBceWithLogits;
-  bool pixels_judged = form.of_pixels() && form.channels > 0 &&
-                       (form.kind == TargetForm::kPixelClasses || yes_no);
+  const bool yes_no = form.kind == losses::TargetForm::kValues &&
+                      options_.reader.loss == losses::LossKind::kBceWithLogits;
+  bool pixels_judged =
+      form.of_pixels() && form.channels > 0 &&
+      (form.kind == losses::TargetForm::kPixelClasses || yes_no);
   PixelScores pixels(std::max<int64_t>(form.channels, 1), device);
   absl::Status evaluated;
   try {
@@ -194,13 +195,13 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   } catch (const c10::IndexError& error) {
     return reader_.LabelError(error,
                               absl::StrCat("evaluating on ", options_.dataset));
-  } catch (const TargetError& error) {
+  } catch (const losses::TargetError& error) {
     return UsageError(absl::InvalidArgumentError(
         absl::StrCat("evaluating on ", options_.dataset, ": ", error.what())));
   } catch (const std::exception& error) {
     return FromTorch(error, absl::StrCat("evaluating on ", options_.dataset));
   }
-  MR_RETURN_IF_ERROR(Agree(std::move(evaluated), ranks, hooks.place));
+  MR_RETURN_IF_ERROR(ddp::Agree(std::move(evaluated), ranks, hooks.place));
   sums = sums.cpu();
   MR_RETURN_IF_ERROR(ranks.Sum(sums));
   torch::Tensor counts = pixels.counts().cpu();
@@ -233,4 +234,4 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(Classifier& model,
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

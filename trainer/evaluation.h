@@ -31,7 +31,7 @@
 #include "trainer/models/model.h"
 #include "trainer/optim/precision.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class Evaluation {
  public:
@@ -40,7 +40,7 @@ class Evaluation {
     DataLoader::Options loader;  // with the spec; next_timeout is the time that
                                  // servers may be unreachable
     BatchReader::Options reader;
-    Precision precision;  // of the forward pass
+    optim::Precision precision;  // of the forward pass
   };
   struct Result {
     // Share of correct samples or pixels. Absent: the target has no classes, or
@@ -75,8 +75,9 @@ class Evaluation {
 
   // `model` is in training mode before and after. All ranks get rank 0's
   // running statistics. Internal: samples are missing or came twice.
-  absl::StatusOr<Result> Run(Classifier& model, Loss& loss, Communicator& ranks,
-                             torch::Device device, const Hooks& hooks);
+  absl::StatusOr<Result> Run(models::Classifier& model, losses::Loss& loss,
+                             ddp::Communicator& ranks, torch::Device device,
+                             const Hooks& hooks);
 
   const BatchReader& reader() const { return reader_; }
   // The spec as the servers resolved it.
@@ -95,6 +96,6 @@ class Evaluation {
   PipelineSpec pipeline_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_EVALUATION_H_

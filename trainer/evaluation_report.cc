@@ -4,7 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 std::string EvaluationLine(const Evaluation::Result& result,
                            const std::string& dataset) {
@@ -30,8 +30,9 @@ std::string EvaluationLine(const Evaluation::Result& result,
                          left_out, result.seconds);
 }
 
-std::vector<Scalar> EvaluationScalars(const Evaluation::Result& result) {
-  std::vector<Scalar> scalars = {{"Loss/val", result.loss}};
+std::vector<monitoring::Scalar> EvaluationScalars(
+    const Evaluation::Result& result) {
+  std::vector<monitoring::Scalar> scalars = {{"Loss/val", result.loss}};
   if (result.accuracy.has_value()) {
     scalars.push_back({"Accuracy/val", *result.accuracy});
   }
@@ -44,7 +45,7 @@ std::vector<Scalar> EvaluationScalars(const Evaluation::Result& result) {
   return scalars;
 }
 
-void AddTo(RunSummary& summary, const Evaluation::Result& result) {
+void AddTo(diagnosis::RunSummary& summary, const Evaluation::Result& result) {
   summary.eval_seconds.push_back(result.seconds);
   summary.eval_accuracy = result.accuracy;
   summary.eval_top5 = result.top5;
@@ -52,4 +53,4 @@ void AddTo(RunSummary& summary, const Evaluation::Result& result) {
   summary.eval_loss.push_back(result.loss);
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -11,17 +11,18 @@
 #include "trainer/evaluation.h"
 #include "trainer/monitoring/event_file.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // "  evaluation on photos: accuracy 0.8710 (top-5 0.9950), loss 0.3, 77
 // samples, 0.10 s"
 std::string EvaluationLine(const Evaluation::Result& result,
                            const std::string& dataset);
 
-std::vector<Scalar> EvaluationScalars(const Evaluation::Result& result);
+std::vector<monitoring::Scalar> EvaluationScalars(
+    const Evaluation::Result& result);
 
-void AddTo(RunSummary& summary, const Evaluation::Result& result);
+void AddTo(diagnosis::RunSummary& summary, const Evaluation::Result& result);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_EVALUATION_REPORT_H_

@@ -17,12 +17,12 @@
 #include "common/status_macros.h"
 #include "trainer/files.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 // "image: 3 NaN and 0 infinite, the first in row 5"
-std::string Wrong(const BatchArray& array) {
-  const std::optional<uint64_t> row = FirstBadRow(array);
+std::string Wrong(const batch_files::BatchArray& array) {
+  const std::optional<uint64_t> row = batch_files::FirstBadRow(array);
   if (!row.has_value()) return "";
   return absl::StrCat(array.name, ": ", array.look.nans, " NaN and ",
                       array.look.infinities, " infinite, the first in row ",
@@ -35,7 +35,7 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
   options.epochs = 1;
   options.window = 2;  // the minimum
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<HostLoader> loader,
-                      OpenHostLoader(options));
+                      receive::OpenHostLoader(options));
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const OpenResponse& plan = loader->plan();
 
@@ -46,17 +46,17 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
   const std::string json_path = place + "/batch.json";
   // A restarted job fails at the same step again.
   unlink(json_path.c_str());
-  MR_RETURN_IF_ERROR(MakeBatchFolder(place, "--failed_batch=DIR"));
-  MR_ASSIGN_OR_RETURN(const std::vector<BatchArray> arrays,
-                      WriteBatchArrays(batch, place));
+  MR_RETURN_IF_ERROR(batch_files::MakeBatchFolder(place, "--failed_batch=DIR"));
+  MR_ASSIGN_OR_RETURN(const std::vector<batch_files::BatchArray> arrays,
+                      batch_files::WriteBatchArrays(batch, place));
   std::vector<std::string> wrong;
-  for (const BatchArray& array : arrays) {
+  for (const batch_files::BatchArray& array : arrays) {
     if (std::string text = Wrong(array); !text.empty()) {
       wrong.push_back(std::move(text));
     }
   }
   // The keys that `millrace replay --run=FILE` reads.
-  Report json;
+  program::Report json;
   json.Add("epoch", "", position.epoch);
   json.Add("step", "", position.step);
   json.Add("rank", "", uint64_t{options.rank});
@@ -68,7 +68,7 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
   json.Add("fingerprint", "", absl::string_view(plan.fingerprint()));
   json.Add("pipeline", "",
            absl::string_view(plan.resolved_spec().ShortDebugString()));
-  json.AddJson("tensors", ToJson(arrays));
+  json.AddJson("tensors", batch_files::ToJson(arrays));
   MR_RETURN_IF_ERROR(WriteFileAtomically(json_path, json.Json() + "\n"));
   return absl::StrCat(
       "its batch is in ", place, " (",
@@ -103,4 +103,4 @@ std::string KeepFailedBatch(const HostLoaderOptions& options,
           : " --run=ITS_AUDIT_LOG (no flag of replay names a subset)");
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -16,7 +16,7 @@
 #include "client/prefetch/host_loader.h"
 #include "trainer/config.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // Writes batch.json and a .npy for each tensor to
 // FOLDER/epoch-E-step-S-rank-R/, as `millrace replay` does, and replaces the
@@ -28,6 +28,6 @@ namespace millrace {
 std::string KeepFailedBatch(const HostLoaderOptions& options,
                             const TrainerConfig& config);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_FAILED_BATCH_H_

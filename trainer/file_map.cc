@@ -12,7 +12,7 @@
 #include "common/status_macros.h"
 #include "common/unique_fd.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 absl::StatusOr<std::unique_ptr<const FileMap>> FileMap::Open(
     const std::string& path) {
@@ -50,4 +50,4 @@ absl::Status FileMap::CheckWhole() const {
                    "again when no program writes to it"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

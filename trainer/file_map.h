@@ -21,7 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "common/map_guard.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class FileMap {
  public:
@@ -48,6 +48,6 @@ class FileMap {
   std::optional<MapGuard> guard_;  // absent: nothing is mapped
 };
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_FILE_MAP_H_

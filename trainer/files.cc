@@ -18,7 +18,7 @@
 #include "common/status_macros.h"
 #include "common/write_target.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 namespace {
 
@@ -134,4 +134,4 @@ absl::Status MakeFolders(const std::string& path) {
       absl::StrCat("cannot make the folder ", path, ": a file is there"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

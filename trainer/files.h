@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // Reports at the start that `path` cannot be written, instead of at the end of
 // a long run. Leaves nothing behind, and removes the temporary files of a
@@ -45,6 +45,6 @@ absl::Status CheckReadable(const std::string& path);
 // Makes the folder `path` and its missing parents.
 absl::Status MakeFolders(const std::string& path);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_FILES_H_

@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "trainer/torch_error.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 // Two rows show a model that accepts one batch size only, or that mixes rows.
@@ -23,18 +23,18 @@ std::string Shape(c10::IntArrayRef sizes) {
 }
 
 // Sizes of a batch of targets.
-std::vector<int64_t> SizesOf(const TargetForm& form) {
-  if (form.kind == TargetForm::kClasses) return {kRows};
-  if (form.kind == TargetForm::kPixelClasses) {
+std::vector<int64_t> SizesOf(const losses::TargetForm& form) {
+  if (form.kind == losses::TargetForm::kClasses) return {kRows};
+  if (form.kind == losses::TargetForm::kPixelClasses) {
     return {kRows, form.height, form.width};
   }
   if (!form.of_pixels()) return {kRows, form.outputs};
   return {kRows, form.channels, form.height, form.width};
 }
 
-torch::ScalarType TypeOf(const TargetForm& form) {
-  return form.kind == TargetForm::kClasses ||
-                 form.kind == TargetForm::kPixelClasses
+torch::ScalarType TypeOf(const losses::TargetForm& form) {
+  return form.kind == losses::TargetForm::kClasses ||
+                 form.kind == losses::TargetForm::kPixelClasses
              ? torch::kLong
              : torch::kFloat;
 }
@@ -49,21 +49,21 @@ torch::Tensor Zeros(const std::vector<int64_t>& sizes, torch::ScalarType type,
 }
 
 // True when the built-in losses accept outputs of this shape.
-bool Fits(const TargetForm& form, c10::IntArrayRef outputs) {
+bool Fits(const losses::TargetForm& form, c10::IntArrayRef outputs) {
   if (form.of_pixels() && outputs.size() == 4) {
     return outputs.slice(1) ==
            c10::IntArrayRef({form.channels, form.height, form.width});
   }
-  if (form.kind == TargetForm::kPixelClasses) return false;
+  if (form.kind == losses::TargetForm::kPixelClasses) return false;
   if (form.outputs == 1 && outputs.size() == 1) return true;
   return outputs.size() == 2 && outputs[1] == form.outputs;
 }
 
-std::string Wanted(const TargetForm& form) {
+std::string Wanted(const losses::TargetForm& form) {
   const std::string of_pixels =
       form.of_pixels() ? Shape({kRows, form.channels, form.height, form.width})
                        : "";
-  if (form.kind == TargetForm::kPixelClasses) {
+  if (form.kind == losses::TargetForm::kPixelClasses) {
     return absl::StrCat(of_pixels, ", one number for each class and pixel");
   }
   return absl::StrCat(Shape({kRows, form.outputs}),
@@ -74,8 +74,9 @@ std::string Wanted(const TargetForm& form) {
 
 }  // namespace
 
-absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
-                      const TargetForm& form, LossKind kind,
+absl::Status CheckFit(models::Classifier& model, losses::Loss& loss,
+                      const models::InputForm& input,
+                      const losses::TargetForm& form, losses::LossKind kind,
                       const std::string& name, torch::Device device) {
   const torch::NoGradGuard no_grad;
   const bool training = model.is_training();
@@ -110,7 +111,7 @@ absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
         ". It was perhaps traced with a fixed batch size: use sizes such as -1 "
         "in view(), or save torch.jit.script(module)"));
   }
-  if (kind == LossKind::kTorchScript) {
+  if (kind == losses::LossKind::kTorchScript) {
     Batch batch;
     batch.rows = batch.local_valid = kRows;
     try {
@@ -124,7 +125,7 @@ absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
       return absl::InvalidArgumentError(absl::StrCat(
           "the loss, given the model's outputs ", Shape(outputs.sizes()),
           " and a target ", NameOf(TypeOf(form)), " ", Shape(SizesOf(form)),
-          form.kind == TargetForm::kValues && form.of_pixels()
+          form.kind == losses::TargetForm::kValues && form.of_pixels()
               ? " (flattened for outputs that do not have four dimensions)"
               : "",
           ", failed: ", TorchSentence(error)));
@@ -143,4 +144,4 @@ absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

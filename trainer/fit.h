@@ -20,14 +20,15 @@
 #include "trainer/losses/target_form.h"
 #include "trainer/models/model.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // InvalidArgument: they do not fit; the message names the model `name`, what it
 // takes or returns, and what it should.
-absl::Status CheckFit(Classifier& model, Loss& loss, const InputForm& input,
-                      const TargetForm& form, LossKind kind,
+absl::Status CheckFit(models::Classifier& model, losses::Loss& loss,
+                      const models::InputForm& input,
+                      const losses::TargetForm& form, losses::LossKind kind,
                       const std::string& name, torch::Device device);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_FIT_H_

@@ -13,7 +13,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 constexpr uint32_t kDefaultMasterPort = 29500;
@@ -35,7 +35,8 @@ struct RankFlags {
   std::optional<absl::Duration> stop_grace;
 };
 
-void AddDataFlags(TrainerConfig* c, LoaderFlags& loader, FlagSet& flags) {
+void AddDataFlags(TrainerConfig* c, flags::LoaderFlags& loader,
+                  program::FlagSet& flags) {
   flags.Group("Data");
   loader.AddEndpoint(flags);
   flags.Add("dataset", &c->dataset, "NAME", "Dataset to train on");
@@ -93,7 +94,7 @@ void AddDataFlags(TrainerConfig* c, LoaderFlags& loader, FlagSet& flags) {
             "protobuf text");
 }
 
-void AddModelFlags(TrainerConfig* c, FlagSet& flags) {
+void AddModelFlags(TrainerConfig* c, program::FlagSet& flags) {
   flags.Group("Model and loss");
   flags.Add("model", &c->model, "NAME",
             "mlp, cnn, resnet18, resnet34, resnet50, unet (values for each "
@@ -131,7 +132,7 @@ void AddModelFlags(TrainerConfig* c, FlagSet& flags) {
             "Use channels-last memory for images and convolution weights");
 }
 
-void AddOptimizerFlags(TrainerConfig* c, FlagSet& flags) {
+void AddOptimizerFlags(TrainerConfig* c, program::FlagSet& flags) {
   flags.Group("Optimisation");
   flags.Add("optimizer", &c->optimizer, "sgd|adam|adamw", "Optimiser").Choice();
   flags.Add("lr", &c->lr, "RATE", "Learning rate; with a schedule its maximum");
@@ -187,7 +188,7 @@ void AddOptimizerFlags(TrainerConfig* c, FlagSet& flags) {
       .Default("65536");
 }
 
-void AddRunFlags(TrainerConfig* c, FlagSet& flags) {
+void AddRunFlags(TrainerConfig* c, program::FlagSet& flags) {
   flags.Group("Run");
   flags.Add("epochs", &c->epochs, "N", "Epochs to train");
   flags.Add("max_steps", &c->max_steps, "N",
@@ -229,7 +230,7 @@ void AddRunFlags(TrainerConfig* c, FlagSet& flags) {
             "training leaves cores idle");
 }
 
-void AddRankFlags(TrainerConfig* c, RankFlags* ranks, FlagSet& flags) {
+void AddRankFlags(TrainerConfig* c, RankFlags* ranks, program::FlagSet& flags) {
   flags.Group("Several ranks");
   flags.Add(
       "nproc", &ranks->nproc, "N",
@@ -262,7 +263,7 @@ void AddRankFlags(TrainerConfig* c, RankFlags* ranks, FlagSet& flags) {
       .Default("2m");
 }
 
-void AddLogFlags(TrainerConfig* c, bool* version, FlagSet& flags) {
+void AddLogFlags(TrainerConfig* c, bool* version, program::FlagSet& flags) {
   flags.Group("Logs");
   flags.Add("log_every", &c->log_every, "N",
             "Steps between lines when output is not a terminal, and between "
@@ -373,7 +374,7 @@ absl::StatusOr<TrainFlags> ParseTrainFlags(
     const std::vector<std::string>& arguments, bool launched) {
   TrainFlags result;
   RankFlags ranks;
-  FlagSet flags(
+  program::FlagSet flags(
       {.command = "millrace-train",
        .summary = "Trains a model on batches from Millrace data servers.",
        .examples = {"millrace-train --endpoint=data-1:7001,data-2:7001 "
@@ -384,7 +385,7 @@ absl::StatusOr<TrainFlags> ParseTrainFlags(
                 "Exit codes: 0 trained to the end, 1 an error, 2 a mistake on "
                 "the command line or in a file that it names.",
        .last_value_holds = true});
-  LoaderFlags loader;
+  flags::LoaderFlags loader;
   AddDataFlags(&result.config, loader, flags);
   AddModelFlags(&result.config, flags);
   AddOptimizerFlags(&result.config, flags);
@@ -415,4 +416,4 @@ absl::StatusOr<TrainFlags> ParseTrainFlags(
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

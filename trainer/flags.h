@@ -18,7 +18,7 @@
 #include "trainer/config.h"
 #include "trainer/launcher.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct TrainFlags {
   TrainerConfig config;
@@ -37,6 +37,6 @@ struct TrainFlags {
 absl::StatusOr<TrainFlags> ParseTrainFlags(
     const std::vector<std::string>& arguments, bool launched);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_FLAGS_H_

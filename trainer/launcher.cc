@@ -20,7 +20,7 @@
 
 extern char** environ;
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 absl::Status SystemError(absl::string_view what) {
@@ -41,7 +41,7 @@ uint32_t RankOf(const LaunchOptions& options, uint32_t local_rank) {
 }
 
 void Prepare(Child* child, uint32_t local_rank, const LaunchOptions& options,
-             const ListeningSocket& listener) {
+             const ddp::ListeningSocket& listener) {
   static constexpr absl::string_view kOurs[] = {"RANK=",
                                                 "WORLD_SIZE=",
                                                 "LOCAL_RANK=",
@@ -113,13 +113,13 @@ absl::Status RunRanks(const LaunchOptions& options) {
                      options.nodes, " machines are counted from 0"));
   }
   // The socket of the ranks' store, which rank 0 inherits.
-  ListeningSocket listener;
+  ddp::ListeningSocket listener;
   if (options.master_address.empty()) {
     if (options.nodes > 1) {
       return absl::InvalidArgumentError(
           "a job on several machines needs the address of the first one");
     }
-    MR_ASSIGN_OR_RETURN(listener, ListenOnFreePort(/*loopback=*/true));
+    MR_ASSIGN_OR_RETURN(listener, ddp::ListenOnFreePort(/*loopback=*/true));
   }
 
   // sigtimedwait() takes the signals one by one: no handler, no race.
@@ -216,4 +216,4 @@ absl::Status RunRanks(const LaunchOptions& options) {
   return mistake.ok() ? result : UsageError(std::move(mistake));
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

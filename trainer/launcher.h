@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct LaunchOptions {
   std::vector<std::string> command;  // program and its arguments
@@ -41,6 +41,6 @@ struct LaunchOptions {
 // signal stopped the run.
 absl::Status RunRanks(const LaunchOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_LAUNCHER_H_

@@ -12,15 +12,17 @@
 #include "trainer/models/model_name.h"
 #include "trainer/weights/model_weights.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
                                     const BatchReader& training,
                                     const BatchReader* evaluation,
                                     torch::Device device) {
-  MR_ASSIGN_OR_RETURN(const ModelName model, ParseModelName(config.model));
-  MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config.loss));
-  const TargetForm& form = training.form();
+  MR_ASSIGN_OR_RETURN(const models::ModelName model,
+                      models::ParseModelName(config.model));
+  MR_ASSIGN_OR_RETURN(const losses::LossName loss,
+                      losses::ParseLossName(config.loss));
+  const losses::TargetForm& form = training.form();
   if (model.of_pixels && !form.of_pixels()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--model=", model.name,
@@ -34,7 +36,7 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
         "--classes=N");
   }
   if (!model.of_pixels && model.file.empty() &&
-      form.kind == TargetForm::kPixelClasses) {
+      form.kind == losses::TargetForm::kPixelClasses) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--model=", model.name,
         " outputs values for a whole image, but the target holds a class for "
@@ -42,8 +44,8 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
   }
   for (const BatchReader* const reader : {&training, evaluation}) {
     if (!model.of_pixels || reader == nullptr) continue;
-    const ImageShape& image = reader->shape();
-    const TargetForm& target = reader->form();
+    const models::ImageShape& image = reader->shape();
+    const losses::TargetForm& target = reader->form();
     if (target.height == image.height && target.width == image.width) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--model=", model.name, " outputs a value for each of the ",
@@ -57,19 +59,19 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
   torch::manual_seed(config.seed.value_or(0));
   MR_ASSIGN_OR_RETURN(
       learner.model,
-      UsageError(MakeModel(config.model, training.shape(),
-                           model.of_pixels ? form.channels : form.outputs,
-                           device)));
+      UsageError(models::MakeModel(
+          config.model, training.shape(),
+          model.of_pixels ? form.channels : form.outputs, device)));
   learner.model->to(device);
-  if (config.channels_last) UseChannelsLast(*learner.model);
+  if (config.channels_last) models::UseChannelsLast(*learner.model);
   learner.model->train();
   MR_ASSIGN_OR_RETURN(
       learner.loss,
-      UsageError(MakeLoss(loss, device, training.ignore_value())));
+      UsageError(losses::MakeLoss(loss, device, training.ignore_value())));
   if (!config.init_weights.empty()) {
     const absl::Status loaded =
-        LoadWeights(config.init_weights, config.init_weights_without,
-                    WeightsOf(*learner.model));
+        weights::LoadWeights(config.init_weights, config.init_weights_without,
+                             weights::WeightsOf(*learner.model));
     if (!loaded.ok() && ReadCheckpointInfo(config.init_weights).ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--init_weights=", config.init_weights,
@@ -101,8 +103,8 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
                        "--eval_preset or --eval_pipeline"));
     }
   }
-  if (config.graph) learner.model = GraphOf(std::move(learner.model));
+  if (config.graph) learner.model = models::GraphOf(std::move(learner.model));
   return learner;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

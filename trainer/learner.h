@@ -18,11 +18,11 @@
 #include "trainer/losses/loss.h"
 #include "trainer/models/model.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct Learner {
-  std::shared_ptr<Classifier> model;  // in training mode
-  std::unique_ptr<Loss> loss;
+  std::shared_ptr<models::Classifier> model;  // in training mode
+  std::unique_ptr<losses::Loss> loss;
 };
 
 // `evaluation`: the reader of the evaluation's data; null: none. The first
@@ -33,6 +33,6 @@ absl::StatusOr<Learner> MakeLearner(const TrainerConfig& config,
                                     const BatchReader* evaluation,
                                     torch::Device device);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_LEARNER_H_

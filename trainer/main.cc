@@ -31,20 +31,20 @@
 #include "trainer/rank_env.h"
 #include "trainer/run.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 int Fail(const absl::Status& status) {
   absl::FPrintF(stderr, "millrace-train: %s\n",
                 ErrorText(WithOwnFlag(status, {"outputs", "last_batch"})));
-  return ExitCode(status);
+  return program::ExitCode(status);
 }
 
 // Without its output the command would be useless.
 int Print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   const absl::Status printed = FlushStandardOutput();
-  return printed.ok() ? kExitOk : Fail(printed);
+  return printed.ok() ? program::kExitOk : Fail(printed);
 }
 
 // Starts the program once for each rank.
@@ -58,7 +58,7 @@ int Launch(LaunchOptions options, const std::vector<std::string>& arguments) {
   options.command.insert(options.command.end(), arguments.begin(),
                          arguments.end());
   const absl::Status status = RunRanks(options);
-  return status.ok() ? kExitOk : Fail(status);
+  return status.ok() ? program::kExitOk : Fail(status);
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -80,8 +80,8 @@ int Main(const std::vector<std::string>& arguments) {
   IgnoreWriteSignals();
   // Never destroyed: a launcher's SIGTERM that arrives while this rank ends
   // must not replace its exit code.
-  static StopSignals& stop = *new StopSignals;
-  const absl::Status cuda = LoadCudaRuntime();
+  static program::StopSignals& stop = *new program::StopSignals;
+  const absl::Status cuda = device::LoadCudaRuntime();
   if (!cuda.ok() && !absl::IsNotFound(cuda) && config.device == "auto") {
     absl::FPrintF(stderr, "millrace-train: %s; training on the CPU\n",
                   cuda.message());
@@ -96,7 +96,8 @@ int Main(const std::vector<std::string>& arguments) {
   if (absl::IsNotFound(cuda)) setenv("KINETO_LOG_LEVEL", "5", 0);
   const absl::StatusOr<RankEnv> env = ReadRankEnv();
   if (!env.ok()) return Fail(UsageError(env.status()));
-  const absl::StatusOr<RunSummary> summary = RunTraining(config, *env, stop);
+  const absl::StatusOr<diagnosis::RunSummary> summary =
+      RunTraining(config, *env, stop);
   if (!summary.ok()) return Fail(summary.status());
   if (env->rank == 0) {
     // An error of drawing the progress is no error of the summary.
@@ -113,7 +114,7 @@ int Main(const std::vector<std::string>& arguments) {
       absl::FPrintF(stdout, ", accuracy %.4f", *summary->eval_accuracy);
     }
     absl::FPrintF(stdout, "\n");
-    const BadSampleSummary& bad = summary->bad_samples;
+    const diagnosis::BadSampleSummary& bad = summary->bad_samples;
     const uint64_t empty = std::accumulate(bad.empty_rows.begin(),
                                            bad.empty_rows.end(), uint64_t{0});
     if (empty > 0 || !bad.damaged.empty()) {
@@ -139,7 +140,7 @@ int Main(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 int main(int argc, char** argv) {
   millrace::HoldStandardStreams();
@@ -155,5 +156,5 @@ int main(int argc, char** argv) {
   }
   millrace::SetMallocThresholds();
   millrace::RouteLibraryLogs();
-  return millrace::Main({argv + 1, argv + argc});
+  return millrace::trainer::Main({argv + 1, argv + argc});
 }

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 constexpr double kUsable = 0.9;
@@ -75,4 +75,4 @@ std::string MemoryAdvice(const StepMemory& memory) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

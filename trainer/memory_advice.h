@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string>
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct StepMemory {
   uint64_t rows = 0;        // of the failed step on this rank
@@ -36,6 +36,6 @@ uint64_t RowsThatFit(const StepMemory& memory);
 // ranks)"
 std::string MemoryAdvice(const StepMemory& memory);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_MEMORY_ADVICE_H_

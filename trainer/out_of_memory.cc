@@ -6,7 +6,7 @@
 #include "trainer/memory_advice.h"
 #include "trainer/torch_error.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 absl::Status OutOfMemory(const std::exception& error, absl::string_view what,
                          torch::Device device, uint64_t rows,
@@ -36,4 +36,4 @@ absl::Status OutOfMemory(const std::exception& error, absl::string_view what,
                    MemoryAdvice(memory), ". ", TorchMessage(error)));
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

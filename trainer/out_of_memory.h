@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // ResourceExhausted: names what failed and the batch size that would fit, from
 // the device allocator's statistics. Call it after the failed step's tensors
@@ -20,6 +20,6 @@ absl::Status OutOfMemory(const std::exception& error, absl::string_view what,
                          torch::Device device, uint64_t rows,
                          uint32_t world_size, bool ran_before);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_OUT_OF_MEMORY_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 std::string NameOf(const Transform& transform) {
@@ -122,4 +122,4 @@ std::string DifferenceOfPipelines(const PipelineSpec& training,
   return absl::StrJoin(parts, ", ");
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -9,7 +9,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // For resolved specs: "transforms (training alone has random_crop; evaluation
 // alone has center_crop; normalize has other parameters), bad_samples (ZERO for
@@ -18,6 +18,6 @@ namespace millrace {
 std::string DifferenceOfPipelines(const PipelineSpec& training,
                                   const PipelineSpec& evaluation);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_PIPELINE_TEXT_H_

@@ -4,7 +4,7 @@
 
 #include "trainer/class_loss.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 enum Row { kBoth, kSaid, kWanted, kRight, kCounted, kRows };
@@ -73,4 +73,4 @@ PixelScores::Result PixelScores::Read(const torch::Tensor& counts) {
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

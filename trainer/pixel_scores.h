@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace millrace {
+namespace millrace::trainer {
 
 class PixelScores {
  public:
@@ -51,6 +51,6 @@ class PixelScores {
   torch::Tensor counts_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_PIXEL_SCORES_H_

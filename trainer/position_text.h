@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/host_loader.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // "epoch 1, step 120"
 inline std::string At(const Position& position) {
@@ -16,6 +16,6 @@ inline std::string At(const Position& position) {
                       position.step + 1);
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_POSITION_TEXT_H_

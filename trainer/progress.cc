@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 constexpr absl::Duration kRedraw = absl::Milliseconds(200);
@@ -120,4 +120,4 @@ void Progress::Line(const std::string& text) {
   std::fflush(stdout);
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class Progress {
  public:
@@ -63,6 +63,6 @@ std::string FormatBar(const Progress::State& state, size_t columns);
 // "0:04", "12:30", "3:05:00"; "-" for a value that is no time.
 std::string FormatClock(double seconds);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_PROGRESS_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 absl::StatusOr<uint32_t> ReadNumber(const GetVariable& get,
@@ -92,4 +92,4 @@ absl::StatusOr<uint32_t> GpuOf(const RankEnv& env, uint32_t gpus) {
   return env.local_rank;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct RankEnv {
   uint32_t rank = 0;
@@ -45,6 +45,6 @@ absl::StatusOr<RankEnv> ReadRankEnv(
 // GPUs run on this machine, and NCCL needs one for each.
 absl::StatusOr<uint32_t> GpuOf(const RankEnv& env, uint32_t gpus);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_RANK_ENV_H_

@@ -14,7 +14,7 @@
 #include "common/usage_error.h"
 #include "trainer/files.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 namespace {
 
@@ -45,7 +45,8 @@ std::string ChangedFlags(const PipelineSpec& before, const PipelineSpec& now) {
     changed.push_back(absl::StrCat("--", flag, "=", old_value, ", now --", flag,
                                    "=", new_value));
   };
-  for (const FieldDifference& field : DifferencesOf(before, now)) {
+  for (const audit::FieldDifference& field :
+       audit::DifferencesOf(before, now)) {
     if (field.name == "seed" || field.name == "batch_size") {
       add(field.name, field.before, field.after);
     } else if (field.name == "last_batch") {
@@ -76,7 +77,7 @@ absl::Status NameChangedFlags(const absl::Status& error,
   options.expected_fingerprint.clear();
   options.start = {};
   options.window = 2;
-  const auto loader = OpenHostLoader(options);
+  const auto loader = receive::OpenHostLoader(options);
   if (!loader.ok()) return error;
   const std::string changed =
       ChangedFlags(*point.info.pipeline, (*loader)->plan().resolved_spec());
@@ -128,4 +129,4 @@ absl::StatusOr<ResumePoint> FindResumePoint(const TrainerConfig& config,
   return point;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

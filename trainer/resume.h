@@ -15,7 +15,7 @@
 #include "trainer/checkpoint.h"
 #include "trainer/config.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct ResumePoint {
   std::string file;  // empty: the run begins at its first step
@@ -45,6 +45,6 @@ absl::Status NameChangedFlags(const absl::Status& error,
 // none.
 std::string ChangedFlags(const PipelineSpec& before, const PipelineSpec& now);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_RESUME_H_

@@ -57,7 +57,7 @@
 #include "trainer/training_step.h"
 #include "trainer/write_failures.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 // Ranks wait for one another this much longer than each waits for data.
@@ -97,7 +97,7 @@ void LogWrite(const absl::Status& written, WriteFailures& failures) {
 class TrainingRun {
  public:
   TrainingRun(const TrainerConfig& config, const RankEnv& env,
-              StopSignals& stop)
+              program::StopSignals& stop)
       : config_(config),
         env_(env),
         stop_(stop),
@@ -125,7 +125,7 @@ class TrainingRun {
   // After an error of Train(): writes the losses that are known without the
   // other ranks.
   absl::Status KeepLosses();
-  absl::StatusOr<RunSummary> Finish();
+  absl::StatusOr<diagnosis::RunSummary> Finish();
 
  private:
   // The flags replace no file of another kind than their own.
@@ -150,8 +150,8 @@ class TrainingRun {
   // See ddp/agree.h. Call before the next step.
   absl::Status Agree(absl::Status mine, bool* together = nullptr);
   // The flag was validated.
-  Precision precision() const {
-    return *PrecisionByName(config_.precision, device_.type());
+  optim::Precision precision() const {
+    return *optim::PrecisionByName(config_.precision, device_.type());
   }
   absl::Status Stopped() const;
   // Fills in what rank 0 knows of the run without the other ranks.
@@ -160,20 +160,20 @@ class TrainingRun {
 
   const TrainerConfig& config_;
   const RankEnv& env_;
-  StopSignals& stop_;
+  program::StopSignals& stop_;
   Progress progress_;
 
   ResumePoint resume_;
   torch::Device device_ = torch::kCPU;
   RunData data_;
-  std::unique_ptr<Communicator> ranks_;
+  std::unique_ptr<ddp::Communicator> ranks_;
   std::string model_identity_;  // IdentityOf() of --model, for checkpoints
-  std::shared_ptr<Classifier> model_;
-  std::unique_ptr<Loss> loss_;
-  std::unique_ptr<Updater> updater_;
+  std::shared_ptr<models::Classifier> model_;
+  std::unique_ptr<losses::Loss> loss_;
+  std::unique_ptr<optim::Updater> updater_;
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<RunKeeper> keeper_;
-  std::unique_ptr<RunMonitor> monitor_;
+  std::unique_ptr<monitoring::RunMonitor> monitor_;
 
   uint64_t audit_attempt_ = 0;
   uint64_t batches_ = 0;  // batches that the loader delivered
@@ -187,7 +187,7 @@ class TrainingRun {
   std::unique_ptr<EpochLosses> losses_;  // of the current epoch
   // The same on all ranks: losses are also gathered within an epoch.
   bool gathers_losses_ = false;
-  RunSummary summary_;
+  diagnosis::RunSummary summary_;
 };
 
 absl::Status TrainingRun::CheckOutputs() const {
@@ -237,8 +237,9 @@ absl::Status TrainingRun::SetUp() {
                        "because libtorch has no fast convolutions for it; it "
                        "has them for --precision=bfloat16";
   }
-  MR_ASSIGN_OR_RETURN(const ModelName model, ParseModelName(config_.model));
-  MR_ASSIGN_OR_RETURN(model_identity_, UsageError(IdentityOf(model)));
+  MR_ASSIGN_OR_RETURN(const models::ModelName model,
+                      models::ParseModelName(config_.model));
+  MR_ASSIGN_OR_RETURN(model_identity_, UsageError(models::IdentityOf(model)));
   MR_ASSIGN_OR_RETURN(resume_, FindResumePoint(config_, model_identity_));
   place_.position = resume_.info.position;
   place_.steps = resume_.info.steps;
@@ -246,7 +247,7 @@ absl::Status TrainingRun::SetUp() {
   const absl::Duration timeout = config_.rank_timeout.value_or(kRankTimeout);
   MR_ASSIGN_OR_RETURN(
       ranks_,
-      Communicator::Join(
+      ddp::Communicator::Join(
           env_, {.device = device_,
                  .timeout = timeout,
                  // A rank that waits for its data is not missing.
@@ -313,21 +314,22 @@ absl::Status TrainingRun::StartMonitor() {
     MR_ASSIGN_OR_RETURN(profiled, ParseProfileSteps(*config_.profile_steps));
   }
   MR_ASSIGN_OR_RETURN(
-      monitor_, RunMonitor::Make({.rank = env_.rank,
-                                  .ranks_here = env_.local_world_size,
-                                  .device = device_,
-                                  .tensorboard = config_.tensorboard,
-                                  .log_every = config_.log_every,
-                                  .steps_before = place_.steps,
-                                  .profile = config_.profile,
-                                  .profile_first = profiled.first,
-                                  .profile_last = profiled.last},
-                                 progress_, [this] {
-                                   return RunMonitor::Counters{
-                                       .loader = data_.loader->stats(),
-                                       .allreduce_seconds =
-                                           ranks_->stats().allreduce_seconds};
-                                 }));
+      monitor_,
+      monitoring::RunMonitor::Make({.rank = env_.rank,
+                                    .ranks_here = env_.local_world_size,
+                                    .device = device_,
+                                    .tensorboard = config_.tensorboard,
+                                    .log_every = config_.log_every,
+                                    .steps_before = place_.steps,
+                                    .profile = config_.profile,
+                                    .profile_first = profiled.first,
+                                    .profile_last = profiled.last},
+                                   progress_, [this] {
+                                     return monitoring::RunMonitor::Counters{
+                                         .loader = data_.loader->stats(),
+                                         .allreduce_seconds =
+                                             ranks_->stats().allreduce_seconds};
+                                   }));
   return absl::OkStatus();
 }
 
@@ -356,13 +358,14 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
             device_));
     model_ = std::move(learner.model);
     loss_ = std::move(learner.loss);
-    const std::vector<torch::Tensor> trained = TrainableParameters(*model_);
+    const std::vector<torch::Tensor> trained =
+        models::TrainableParameters(*model_);
     const OpenResponse& plan = data_.loader->plan();
-    const BatchGroups groups(plan.steps_per_epoch(), config_.accumulate);
-    auto updater = std::make_unique<Updater>(UpdaterOptions(config_, groups),
-                                             trained, device_);
+    const optim::BatchGroups groups(plan.steps_per_epoch(), config_.accumulate);
+    auto updater = std::make_unique<optim::Updater>(
+        optim::UpdaterOptions(config_, groups), trained, device_);
     if (!resume_.file.empty()) {
-      const NamedParts state = updater->State();
+      const optim::NamedParts state = updater->State();
       MR_RETURN_IF_ERROR(
           UsageError(RestoreCheckpoint(resume_.file, *model_, state)));
       for (const auto& [part, tensors] : state) {
@@ -408,7 +411,7 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
   summary_.world_size = env_.world_size;
   summary_.batch_size = plan.resolved_spec().batch_size();
   summary_.samples_per_epoch = plan.samples_per_epoch();
-  summary_.parameters = static_cast<uint64_t>(CountParameters(*model_));
+  summary_.parameters = static_cast<uint64_t>(models::CountParameters(*model_));
   progress_.Line(absl::StrFormat(
       "%s with %s on %s (%s, %s each): %s, %s of %d an epoch", config_.model,
       CountText(summary_.parameters, "parameter"),
@@ -421,7 +424,7 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
 
 absl::Status TrainingRun::Verify(absl::string_view when) {
   MR_RETURN_IF_ERROR(ranks_->Broadcast(model_->buffers()));
-  return VerifyReplicas(
+  return ddp::VerifyReplicas(
       *model_,
       {{"the next epoch", static_cast<int64_t>(place_.position.epoch)},
        {"the next step", static_cast<int64_t>(place_.position.step)},
@@ -436,8 +439,8 @@ absl::Status TrainingRun::Stopped() const {
 }
 
 absl::Status TrainingRun::Agree(absl::Status mine, bool* together) {
-  return millrace::Agree(std::move(mine), *ranks_, At(place_.position),
-                         together);
+  return millrace::ddp::Agree(std::move(mine), *ranks_, At(place_.position),
+                              together);
 }
 
 absl::Status TrainingRun::KeepLosses() {
@@ -467,7 +470,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
   bool last = false;
   for (uint64_t step = first; step < steps && !last; ++step) {
     monitor_->BeginStep();
-    monitor_->timer().Enter(StepPart::kData);
+    monitor_->timer().Enter(monitoring::StepPart::kData);
     const auto asked = std::chrono::steady_clock::now();
     absl::StatusOr<Batch> batch = data_.loader->Next();
     if (batch.ok()) {
@@ -478,7 +481,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
                         std::chrono::steady_clock::now() - asked)
                         .count());
     }
-    monitor_->timer().Enter(StepPart::kRanks);
+    monitor_->timer().Enter(monitoring::StepPart::kRanks);
     // A stop also ends Next().
     absl::Status can_go_on = Stopped();
     if (can_go_on.ok()) {
@@ -549,7 +552,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
       epoch + 1, config_.epochs, summary_.loss.back(), times.seconds,
       RateText(samples / times.seconds),
       100 * times.share(times.data_seconds)));
-  if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
+  if (const optim::GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
     progress_.Line(absl::StrFormat("  loss scale %.10g, %s skipped so far",
                                    scaler->scale(),
                                    CountText(scaler->skipped(), "step")));
@@ -558,7 +561,7 @@ absl::Status TrainingRun::TrainEpoch(uint64_t epoch) {
                                                  *ranks_, progress_));
   summary_.where_the_time_went.push_back(where);
   progress_.Line(absl::StrCat("  ", where));
-  progress_.Line(absl::StrCat("  ", PartsText(times)));
+  progress_.Line(absl::StrCat("  ", diagnosis::PartsText(times)));
   // Rank 0 printed it; other ranks log it only when they were held up.
   if (env_.rank != 0 && times.share(times.data_seconds) >= kWorthSaying) {
     MR_LOG(INFO) << "rank " << env_.rank << ", epoch " << epoch + 1 << ": "
@@ -581,7 +584,7 @@ void TrainingRun::NoteFinalWait(const absl::Status& error, double seconds) {
 void TrainingRun::AddUnfinishedEpoch() {
   if (!in_epoch_) return;
   in_epoch_ = false;
-  const RunTimes times = monitor_->EndUnfinishedEpoch().times;
+  const diagnosis::RunTimes times = monitor_->EndUnfinishedEpoch().times;
   summary_.times.Add(times);
   summary_.samples += times.samples;
 }
@@ -659,17 +662,17 @@ absl::Status TrainingRun::KeepFailedBatch(const absl::Status& error) const {
   options.expected_fingerprint = data_.loader->plan().fingerprint();
   return WithWords(
       error, "",
-      absl::StrCat("; ", millrace::KeepFailedBatch(options, config_)));
+      absl::StrCat("; ", trainer::KeepFailedBatch(options, config_)));
 }
 
 void TrainingRun::Summarize() {
   summary_.steps = place_.run_steps;
-  if (const GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
+  if (const optim::GradScaler* scaler = updater_->scaler(); scaler != nullptr) {
     summary_.loss_scale = scaler->scale();
     summary_.skipped_steps = scaler->skipped();
   }
   summary_.allreduce_bytes = ranks_->stats().bytes;
-  const RunTimes& times = summary_.times;
+  const diagnosis::RunTimes& times = summary_.times;
   summary_.samples_per_second = times.rate(static_cast<double>(times.samples));
   summary_.stall_share = times.share(times.data_seconds);
 }
@@ -689,14 +692,14 @@ absl::Status TrainingRun::WriteSummaryOf(const absl::Status& error) {
   return WriteSummary();
 }
 
-absl::StatusOr<RunSummary> TrainingRun::Finish() {
+absl::StatusOr<diagnosis::RunSummary> TrainingRun::Finish() {
   data_.loader->Close();
   MR_RETURN_IF_ERROR(Verify("at the end"));
   // The files may be on different disks: a full one must not cost the others.
   absl::Status kept = WriteCheckpoint();
   kept.Update(keeper_->SaveWeights());
   Summarize();
-  const RunTimes& times = summary_.times;
+  const diagnosis::RunTimes& times = summary_.times;
   const int64_t world = env_.world_size;
   torch::Tensor shares = torch::zeros({2 * world}, torch::kDouble);
   shares[env_.rank] = summary_.stall_share;
@@ -721,8 +724,9 @@ absl::StatusOr<RunSummary> TrainingRun::Finish() {
 
 }  // namespace
 
-absl::StatusOr<RunSummary> RunTraining(const TrainerConfig& config,
-                                       const RankEnv& env, StopSignals& stop) {
+absl::StatusOr<diagnosis::RunSummary> RunTraining(const TrainerConfig& config,
+                                                  const RankEnv& env,
+                                                  program::StopSignals& stop) {
   MR_RETURN_IF_ERROR(config.Validate());
   TrainingRun run(config, env, stop);
   if (absl::Status status = run.SetUp(); !status.ok()) {
@@ -750,7 +754,7 @@ absl::StatusOr<RunSummary> RunTraining(const TrainerConfig& config,
     LogError(run.WriteSummaryOf(status));
     return status;
   }
-  absl::StatusOr<RunSummary> summary = absl::UnknownError("");
+  absl::StatusOr<diagnosis::RunSummary> summary = absl::UnknownError("");
   try {
     summary = run.Finish();
   } catch (const std::exception& error) {
@@ -763,4 +767,4 @@ absl::StatusOr<RunSummary> RunTraining(const TrainerConfig& config,
   return summary;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

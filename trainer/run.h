@@ -9,7 +9,7 @@
 #include "trainer/config.h"
 #include "trainer/rank_env.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // Trains, evaluates, writes the checkpoint after each epoch, and writes the
 // files that `config` names. On an error (data servers or another rank missing,
@@ -18,9 +18,10 @@ namespace millrace {
 // checkpoint with values that are NaN or infinite is not written; the previous
 // one is kept. A rank that must stop tells the others before a step, and all
 // ranks end there. All ranks return an equal summary; rank 0 writes the files.
-absl::StatusOr<RunSummary> RunTraining(const TrainerConfig& config,
-                                       const RankEnv& env, StopSignals& stop);
+absl::StatusOr<diagnosis::RunSummary> RunTraining(const TrainerConfig& config,
+                                                  const RankEnv& env,
+                                                  program::StopSignals& stop);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_RUN_H_

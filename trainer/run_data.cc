@@ -17,7 +17,7 @@
 #include "trainer/optim/precision.h"
 #include "trainer/pipeline_text.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 // `error` of a request to the servers. A dataset or a preset that no server
@@ -58,8 +58,10 @@ DataLoader::Options OptionsFor(const TrainerConfig& config, const RankEnv& env,
   return options;
 }
 
-BatchReader::Options ReaderOptions(const TrainerConfig& config, LossKind loss) {
-  const absl::StatusOr<ModelName> model = ParseModelName(config.model);
+BatchReader::Options ReaderOptions(const TrainerConfig& config,
+                                   losses::LossKind loss) {
+  const absl::StatusOr<models::ModelName> model =
+      models::ParseModelName(config.model);
   return {.input = config.input,
           .target = config.target,
           .loss = loss,
@@ -77,8 +79,8 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
       MakeSpecs(
           config,
           [&config](const std::string& dataset) -> absl::StatusOr<DatasetInfo> {
-            auto info = DescribeDataset(config.loader.endpoint, dataset,
-                                        config.loader.open_timeout);
+            auto info = receive::DescribeDataset(
+                config.loader.endpoint, dataset, config.loader.open_timeout);
             if (!info.ok()) return OfNames(info.status());
             return info;
           }));
@@ -117,7 +119,8 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
   }
   data.loader = *std::move(opened);
   const OpenResponse& plan = data.loader->plan();
-  MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config.loss));
+  MR_ASSIGN_OR_RETURN(const losses::LossName loss,
+                      losses::ParseLossName(config.loss));
   MR_ASSIGN_OR_RETURN(
       BatchReader reader,
       BatchReader::Make(plan, ReaderOptions(config, loss.kind)));
@@ -137,12 +140,13 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
 absl::Status OpenEvaluation(const TrainerConfig& config, const RankEnv& env,
                             torch::Device device, RunData& data) {
   if (!data.specs.eval.has_value()) return absl::OkStatus();
-  MR_ASSIGN_OR_RETURN(const LossName loss, ParseLossName(config.loss));
+  MR_ASSIGN_OR_RETURN(const losses::LossName loss,
+                      losses::ParseLossName(config.loss));
   absl::StatusOr<std::unique_ptr<Evaluation>> made = Evaluation::Make(
       {.dataset = data.specs.eval_name,
        .loader = OptionsFor(config, env, device, *data.specs.eval),
        .reader = ReaderOptions(config, loss.kind),
-       .precision = *PrecisionByName(config.precision, device.type())},
+       .precision = *optim::PrecisionByName(config.precision, device.type())},
       config.dataset, *data.reader);
   if (!made.ok()) {
     const absl::Status error = OfNames(made.status());
@@ -170,7 +174,7 @@ absl::StatusOr<RunData> OpenRunData(const TrainerConfig& config,
 }
 
 std::vector<std::string> Describe(const RunData& data) {
-  const InputForm& input = data.reader->form_of_input();
+  const models::InputForm& input = data.reader->form_of_input();
   std::vector<std::string> lines = {
       absl::StrCat("learns ", data.reader->target(),
                    data.reader->classes() > 0
@@ -195,4 +199,4 @@ std::vector<std::string> Describe(const RunData& data) {
   return lines;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

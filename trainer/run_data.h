@@ -30,7 +30,7 @@
 #include "trainer/resume.h"
 #include "trainer/specs.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct RunData {
   RunSpecs specs;
@@ -52,6 +52,6 @@ absl::StatusOr<RunData> OpenRunData(const TrainerConfig& config,
 // Lines for people: the target, the input and the pipelines.
 std::vector<std::string> Describe(const RunData& data);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_RUN_DATA_H_

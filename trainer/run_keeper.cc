@@ -11,7 +11,7 @@
 #include "trainer/torch_error.h"
 #include "trainer/weights/model_weights.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 absl::Status RunKeeper::WeightsAreKnown(const Position& position) const {
   std::string why = lost_weights_;
@@ -64,12 +64,14 @@ absl::Status RunKeeper::SaveWeights() {
   const std::string& path = parts_.config.save_weights;
   if (path.empty() || parts_.env.rank != 0) return absl::OkStatus();
   // The average is what is evaluated and saved.
-  return WithAverage(
-      [&] { return millrace::SaveWeights(path, WeightsOf(parts_.model)); });
+  return WithAverage([&] {
+    return millrace::weights::SaveWeights(path,
+                                          weights::WeightsOf(parts_.model));
+  });
 }
 
 absl::Status RunKeeper::WithAverage(const std::function<absl::Status()>& work) {
-  AveragedWeights* const average = parts_.updater.average();
+  optim::AveragedWeights* const average = parts_.updater.average();
   if (average == nullptr) return work();
   absl::Status done;
   try {
@@ -88,4 +90,4 @@ absl::Status RunKeeper::WithAverage(const std::function<absl::Status()>& work) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

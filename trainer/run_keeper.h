@@ -29,7 +29,7 @@
 #include "trainer/run_data.h"
 #include "trainer/training_step.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // Progress of a run.
 struct RunPlace {
@@ -45,8 +45,8 @@ class RunKeeper {
     const TrainerConfig& config;
     const RankEnv& env;
     const RunData& data;
-    Classifier& model;
-    Updater& updater;
+    models::Classifier& model;
+    optim::Updater& updater;
     TrainingStep& step;
     Progress& progress;
     std::string model_identity;  // IdentityOf() of --model
@@ -74,6 +74,6 @@ class RunKeeper {
   std::string lost_weights_;  // why the weights are of no position; or empty
 };
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_RUN_KEEPER_H_

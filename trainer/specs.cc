@@ -10,7 +10,7 @@
 #include "proto/spec_text.h"
 #include "trainer/subset_flag.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 constexpr uint64_t kDefaultBatchSize = 64;
@@ -241,4 +241,4 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
   return specs;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

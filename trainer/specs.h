@@ -14,7 +14,7 @@
 #include "proto/pipeline.pb.h"
 #include "trainer/config.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct RunSpecs {
   PipelineSpec train;
@@ -43,6 +43,6 @@ using DescribeFunction =
 absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
                                    const DescribeFunction& describe);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_SPECS_H_

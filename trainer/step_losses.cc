@@ -16,7 +16,7 @@
 #include "common/status_macros.h"
 #include "common/write_target.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 // The whole lines of `text` that are of steps before `end`. InvalidArgument: a
@@ -97,4 +97,4 @@ absl::Status StepLosses::Append(uint64_t epoch, uint64_t first_step,
   return status;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

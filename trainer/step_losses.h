@@ -24,7 +24,7 @@
 #include "absl/types/span.h"
 #include "client/prefetch/host_loader.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class StepLosses {
  public:
@@ -56,6 +56,6 @@ class StepLosses {
   std::string pending_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_STEP_LOSSES_H_

@@ -11,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 // A double holds whole numbers exactly up to here.
@@ -110,4 +110,4 @@ bool Overlap(const Subset& a, const Subset& b) {
   return std::max(a.from(), b.from()) < std::min(a.to(), b.to());
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -21,7 +21,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 struct SubsetFlag {
   std::string flag;  // name of the flag, for messages
@@ -49,6 +49,6 @@ absl::StatusOr<Subset> RestOf(const Subset& part, const SubsetFlag& flag);
 // True when a sample may belong to both.
 bool Overlap(const Subset& a, const Subset& b);
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_SUBSET_FLAG_H_

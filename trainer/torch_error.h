@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 // The exception's message without libtorch's stack.
 inline std::string TorchMessage(const std::exception& error) {
@@ -43,6 +43,6 @@ inline absl::Status FromTorch(const std::exception& error,
       absl::StrCat(what, " failed: ", TorchMessage(error)));
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_TORCH_ERROR_H_

@@ -18,7 +18,7 @@
 #include "trainer/position_text.h"
 #include "trainer/torch_error.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 // A seed that differs for every batch, epoch and rank (splitmix64's mixing,
@@ -77,10 +77,10 @@ void TrainingStep::DropGroup() {
 
 absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
   const uint64_t step = batch.position.step;
-  const BatchGroups& groups = options_.groups;
+  const optim::BatchGroups& groups = options_.groups;
   const bool last = groups.EndsAt(step);
   try {
-    parts_.timer.Enter(StepPart::kForward);
+    parts_.timer.Enter(monitoring::StepPart::kForward);
     if (group_batches_ == 0) BeginGroup();
     ++group_batches_;
     group_valid_ += batch.global_valid;
@@ -114,10 +114,10 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
     // Without prepare_for_backward() the Reducer lets gradients accumulate on
     // each rank.
     if (last) parts_.ranks.BeforeBackward();
-    parts_.timer.Enter(StepPart::kBackward);
+    parts_.timer.Enter(monitoring::StepPart::kBackward);
     parts_.updater.Scale(loss).backward();
     parts_.ranks.AfterBackward();
-    parts_.timer.Enter(StepPart::kOther);
+    parts_.timer.Enter(monitoring::StepPart::kOther);
     max_rows_ = std::max(max_rows_, batch.rows);
     if (!last) return false;
     if (group_valid_ == 0) {
@@ -126,17 +126,17 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
           " is valid; check the dataset's damaged samples with `millrace-data "
           "verify`"));
     }
-    parts_.timer.Enter(StepPart::kOptimizer);
+    parts_.timer.Enter(monitoring::StepPart::kOptimizer);
     parts_.updater.Step(
         groups.Number(epoch_, step),
         static_cast<double>(rows) / static_cast<double>(group_valid_));
-    parts_.timer.Enter(StepPart::kOther);
+    parts_.timer.Enter(monitoring::StepPart::kOther);
     group_batches_ = 0;
     return true;
   } catch (const c10::IndexError& error) {
     return parts_.reader.LabelError(
         error, absl::StrCat("training at ", At(batch.position)));
-  } catch (const TargetError& error) {
+  } catch (const losses::TargetError& error) {
     return UsageError(absl::InvalidArgumentError(
         absl::StrCat("training at ", At(batch.position), ": ", error.what())));
   } catch (const c10::OutOfMemoryError& error) {
@@ -191,4 +191,4 @@ absl::StatusOr<std::vector<double>> TrainingStep::SumLosses(uint64_t first,
   return std::vector<double>(sum, sum + sums.numel());
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -36,25 +36,25 @@
 #include "trainer/optim/precision.h"
 #include "trainer/optim/updater.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class TrainingStep {
  public:
   // All must outlive the object.
   struct Parts {
-    Classifier& model;
-    Loss& loss;
-    Updater& updater;
-    Communicator& ranks;
+    models::Classifier& model;
+    losses::Loss& loss;
+    optim::Updater& updater;
+    ddp::Communicator& ranks;
     const BatchReader& reader;
     torch::Device device;
-    StepTimer& timer;
+    monitoring::StepTimer& timer;
   };
 
   struct Options {
-    BatchGroups groups;
+    optim::BatchGroups groups;
     uint64_t batch_size = 0;  // rows of the global batch, with padding
-    Precision precision;
+    optim::Precision precision;
     double label_smoothing = 0;
     uint64_t seed = 0;  // of the model's random numbers, such as dropout
   };
@@ -113,6 +113,6 @@ class TrainingStep {
   torch::Tensor losses_;  // float64 [steps], this rank's sums, on the device
 };
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_TRAINING_STEP_H_

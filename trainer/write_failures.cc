@@ -4,7 +4,7 @@
 #include "common/count_text.h"
 #include "trainer/error_text.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 std::optional<std::string> WriteFailures::LineOf(const absl::Status& written,
                                                  SteadyTime now) {
@@ -26,4 +26,4 @@ std::optional<std::string> WriteFailures::LineOf(const absl::Status& written,
   return line;
 }
 
-}  // namespace millrace
+}  // namespace millrace::trainer

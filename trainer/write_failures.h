@@ -22,7 +22,7 @@
 #include "common/line_limit.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::trainer {
 
 class WriteFailures {
  public:
@@ -40,6 +40,6 @@ class WriteFailures {
   bool told_ = false;    // of a failure since the last write that worked
 };
 
-}  // namespace millrace
+}  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_WRITE_FAILURES_H_

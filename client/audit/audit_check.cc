@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::audit {
 namespace {
 
 // Max number of steps between the ends of ranks that train in lockstep and are
@@ -350,4 +350,4 @@ absl::StatusOr<AuditResult> CheckAuditLogs(absl::Span<const AuditFile> files) {
   return Checker(files).Run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::audit

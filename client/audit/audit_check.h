@@ -34,7 +34,7 @@
 #include "absl/types/span.h"
 #include "client/audit/audit_log.h"
 
-namespace millrace {
+namespace millrace::audit {
 
 struct AuditEpoch {
   enum Proof { kIncomplete, kWrong, kCounted, kProved };
@@ -86,6 +86,6 @@ absl::StatusOr<AuditResult> CheckAuditLogs(absl::Span<const AuditFile> files);
 // DROP leaves out.
 bool HasKnownSamples(const AuditRun& run);
 
-}  // namespace millrace
+}  // namespace millrace::audit
 
 #endif  // MILLRACE_CLIENT_AUDIT_AUDIT_CHECK_H_

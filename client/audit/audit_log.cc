@@ -22,7 +22,7 @@
 #include "common/status_macros.h"
 #include "xxhash.h"
 
-namespace millrace {
+namespace millrace::audit {
 namespace {
 
 constexpr uint64_t kUnit = 32;          // heads and records start at multiples
@@ -177,11 +177,11 @@ absl::Status CheckSameJob(const std::string& path, const AuditRun& run) {
         "; name another file or folder for the audit log of this run"));
   }
   if (scan->file.segments.empty()) {
-    MR_LOG(WARNING)
-        << "the audit log " << path << " has "
-        << (scan->bytes == 0 ? "no bytes" : "no whole head of a run")
-        << ": an earlier start ended before its first step, or the "
-           "file lost its content; this run starts the log again";
+    MR_LOG(WARNING) << "the audit log " << path << " has "
+                    << (scan->bytes == 0 ? "no bytes"
+                                         : "no whole head of a run")
+                    << ": an earlier start ended before its first step, or the "
+                       "file lost its content; this run starts the log again";
   } else if (scan->file.damaged_at.has_value()) {
     MR_LOG(WARNING) << DamageText(path, *scan->file.damaged_at)
                     << "; this run appends to the log, and `millrace audit "
@@ -496,4 +496,4 @@ absl::Status ReadAuditRecords(
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::audit

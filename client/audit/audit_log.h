@@ -34,7 +34,7 @@
 #include "proto/audit_log.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::audit {
 
 // Steps of both runs may be in one log: plan, content and steps per epoch are
 // the same. The number of ranks may differ.
@@ -108,6 +108,6 @@ absl::Status ReadAuditRecords(
     const AuditSegment& segment, uint64_t first, uint64_t count,
     const std::function<void(const AuditRecord&)>& each);
 
-}  // namespace millrace
+}  // namespace millrace::audit
 
 #endif  // MILLRACE_CLIENT_AUDIT_AUDIT_LOG_H_

@@ -6,7 +6,7 @@
 #include "proto/dtype.h"
 #include "xxhash.h"
 
-namespace millrace {
+namespace millrace::audit {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
@@ -79,4 +79,4 @@ absl::StatusOr<AuditRecord> RecordOf(const BatchHeader& header,
   return record;
 }
 
-}  // namespace millrace
+}  // namespace millrace::audit

@@ -17,7 +17,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::audit {
 
 struct AuditRecord {
   // Rows of samples, including empty rows of damaged samples, without padding.
@@ -44,6 +44,6 @@ uint64_t SumOfAllSamples(uint64_t samples);
 absl::StatusOr<AuditRecord> RecordOf(const BatchHeader& header,
                                      absl::Span<const uint8_t> payload);
 
-}  // namespace millrace
+}  // namespace millrace::audit
 
 #endif  // MILLRACE_CLIENT_AUDIT_AUDIT_RECORD_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace millrace {
+namespace millrace::audit {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -94,4 +94,4 @@ std::string DifferenceText(const std::vector<FieldDifference>& fields,
       });
 }
 
-}  // namespace millrace
+}  // namespace millrace::audit

@@ -18,7 +18,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::audit {
 
 struct FieldDifference {
   std::string name;  // of the field of PipelineSpec
@@ -38,6 +38,6 @@ std::string DifferenceText(const std::vector<FieldDifference>& fields,
                            const std::string& where_before,
                            const std::string& where_after);
 
-}  // namespace millrace
+}  // namespace millrace::audit
 
 #endif  // MILLRACE_CLIENT_AUDIT_SPEC_DIFFERENCE_H_

@@ -17,7 +17,7 @@
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::batch_files {
 namespace {
 
 // A file name for a tensor. The server chooses tensor names, so they may
@@ -38,7 +38,7 @@ std::string FileName(const std::string& name, std::set<std::string>& taken) {
 }
 
 std::string ToJson(const BatchArray& array) {
-  Report one;
+  program::Report one;
   one.Add("name", "", absl::string_view(array.name));
   one.Add("file", "", absl::string_view(array.file));
   one.Add("dtype", "", DTypeName(array.dtype));
@@ -127,4 +127,4 @@ std::string ToJson(absl::Span<const BatchArray> arrays) {
   return out + "]";
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch_files

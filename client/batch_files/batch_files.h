@@ -27,7 +27,7 @@
 #include "client/prefetch/host_loader.h"
 #include "proto/types.pb.h"
 
-namespace millrace {
+namespace millrace::batch_files {
 
 // One .npy file.
 struct BatchArray {
@@ -53,6 +53,6 @@ std::optional<uint64_t> FirstBadRow(const BatchArray& array);
 // A JSON list of objects: name, file, dtype, shape, min, max, nan, inf.
 std::string ToJson(absl::Span<const BatchArray> arrays);
 
-}  // namespace millrace
+}  // namespace millrace::batch_files
 
 #endif  // MILLRACE_CLIENT_BATCH_FILES_BATCH_FILES_H_

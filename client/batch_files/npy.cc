@@ -13,7 +13,7 @@
 #include "proto/dtype.h"
 #include "proto/half_float.h"
 
-namespace millrace {
+namespace millrace::batch_files {
 namespace {
 
 constexpr size_t kAlignment = 64;
@@ -135,4 +135,4 @@ TensorLook LookAt(DType dtype, absl::Span<const uint8_t> data) {
   return look;
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch_files

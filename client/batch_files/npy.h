@@ -21,7 +21,7 @@
 #include "proto/names.h"
 #include "proto/types.pb.h"
 
-namespace millrace {
+namespace millrace::batch_files {
 
 // The bytes before the elements; a multiple of 64. `dtype` must be known.
 std::string NpyHeader(DType dtype, const std::vector<int64_t>& shape);
@@ -44,6 +44,6 @@ struct TensorLook {
 };
 TensorLook LookAt(DType dtype, absl::Span<const uint8_t> data);
 
-}  // namespace millrace
+}  // namespace millrace::batch_files
 
 #endif  // MILLRACE_CLIENT_BATCH_FILES_NPY_H_

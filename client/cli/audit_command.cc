@@ -21,7 +21,7 @@
 #include "common/program/report.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr uint32_t kMaxRanks = 1024;
@@ -76,7 +76,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   uint64_t epoch = 0;
   bool json = false;
   AuditFilesOptions files;
-  FlagSet flags(
+  program::FlagSet flags(
       {.command = "millrace audit",
        .summary = "Receives an epoch for all ranks of a job and proves that "
                   "each sample comes exactly once. With --files: proves it for "
@@ -153,7 +153,8 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   std::vector<Rank> ranks(world);
   for (uint32_t i = 0; i < world; ++i) {
     options.rank = i;
-    MR_ASSIGN_OR_RETURN(ranks[i].loader, OfRequest(OpenHostLoader(options)));
+    MR_ASSIGN_OR_RETURN(ranks[i].loader,
+                        OfRequest(receive::OpenHostLoader(options)));
     // All ranks must get the same plan.
     options.expected_plan_hash = ranks[0].loader->plan().plan_hash();
     options.expected_fingerprint = ranks[0].loader->plan().fingerprint();
@@ -177,7 +178,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   const auto [missing, duplicates, empty_rows, replaced] =
       JudgeEpoch(audit, plan, epoch);
 
-  Report report;
+  program::Report report;
   report.Add("", "samples of the plan", plan.samples_per_epoch());
   report.Add("samples", "samples received", audit.samples());
   report.Add("distinct", "distinct samples", audit.distinct());
@@ -217,4 +218,4 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

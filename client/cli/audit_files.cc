@@ -30,7 +30,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 absl::StatusOr<std::vector<std::string>> FindLogs(const std::string& files) {
@@ -72,11 +72,11 @@ HostLoaderOptions OptionsFor(const AuditFilesOptions& options,
 absl::StatusOr<HostBatch> BatchAt(HostLoaderOptions options, Position position,
                                   std::unique_ptr<HostLoader>* loader) {
   options.start = position;
-  MR_ASSIGN_OR_RETURN(*loader, OfRequest(OpenHostLoader(options)));
+  MR_ASSIGN_OR_RETURN(*loader, OfRequest(receive::OpenHostLoader(options)));
   return (*loader)->Next();
 }
 
-BadSamplePolicy::Action PolicyOf(const AuditResult& result) {
+BadSamplePolicy::Action PolicyOf(const audit::AuditResult& result) {
   return result.run.resolved_spec().bad_samples().action();
 }
 
@@ -89,14 +89,14 @@ struct Compared {
 };
 
 // Compares records that are spread evenly over all records that count.
-absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
-                     Compared* compared) {
+absl::Status Compare(const AuditFilesOptions& options,
+                     audit::AuditResult* result, Compared* compared) {
   uint64_t all = 0;
-  for (const AuditPart& part : result->parts) all += part.count;
+  for (const audit::AuditPart& part : result->parts) all += part.count;
   const uint64_t wanted = std::min(options.compare, all);
   uint64_t before = 0;  // records of earlier parts
   uint64_t next = 0;
-  for (const AuditPart& part : result->parts) {
+  for (const audit::AuditPart& part : result->parts) {
     const AuditRun& run = part.segment.run;
     for (; next < wanted; ++next) {
       // 128 bits: the product is large.
@@ -107,10 +107,10 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
       const uint64_t steps = run.steps_per_epoch();
       const uint64_t at = part.start.epoch * steps + part.start.step + i;
       const Position position = {at / steps, at % steps};
-      AuditRecord logged;
-      MR_RETURN_IF_ERROR(
-          ReadAuditRecords(part.segment, part.first + i, 1,
-                           [&logged](const AuditRecord& r) { logged = r; }));
+      audit::AuditRecord logged;
+      MR_RETURN_IF_ERROR(audit::ReadAuditRecords(
+          part.segment, part.first + i, 1,
+          [&logged](const audit::AuditRecord& r) { logged = r; }));
       HostLoaderOptions loader_options = OptionsFor(options, run);
       loader_options.rank = run.rank();
       loader_options.world_size = run.world_size();
@@ -120,8 +120,8 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
       std::unique_ptr<HostLoader> loader;
       MR_ASSIGN_OR_RETURN(const HostBatch batch,
                           BatchAt(loader_options, position, &loader));
-      MR_ASSIGN_OR_RETURN(const AuditRecord here,
-                          RecordOf(batch.header, batch.payload));
+      MR_ASSIGN_OR_RETURN(const audit::AuditRecord here,
+                          audit::RecordOf(batch.header, batch.payload));
       ++compared->steps;
       if (logged.payload_xxh3 != 0) ++compared->payloads;
       // The record counts rows that name a sample, including empty rows.
@@ -130,8 +130,9 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
       }
       if (here == logged) continue;
       ++compared->different;
-      for (AuditEpoch& epoch : result->epochs) {
-        if (epoch.epoch == position.epoch) epoch.proof = AuditEpoch::kWrong;
+      for (audit::AuditEpoch& epoch : result->epochs) {
+        if (epoch.epoch == position.epoch)
+          epoch.proof = audit::AuditEpoch::kWrong;
       }
       result->AddProblem(absl::StrCat(
           "different: at epoch ", position.epoch, " step ", position.step,
@@ -147,15 +148,15 @@ absl::Status Compare(const AuditFilesOptions& options, AuditResult* result,
 // Adds the samples that DROP left out, which PARTIAL sends, to an epoch: the
 // sum must be that of all samples.
 absl::Status ProveDropped(const AuditFilesOptions& options,
-                          AuditResult* result) {
+                          audit::AuditResult* result) {
   const AuditRun& run = result->run;
-  if (run.dropped_per_epoch() == 0 || !HasKnownSamples(run)) {
+  if (run.dropped_per_epoch() == 0 || !audit::HasKnownSamples(run)) {
     return absl::OkStatus();
   }
   std::optional<uint64_t> all;
-  for (AuditEpoch& epoch : result->epochs) {
-    if (epoch.proof != AuditEpoch::kCounted) continue;
-    if (!all.has_value()) all = SumOfAllSamples(run.samples_per_epoch());
+  for (audit::AuditEpoch& epoch : result->epochs) {
+    if (epoch.proof != audit::AuditEpoch::kCounted) continue;
+    if (!all.has_value()) all = audit::SumOfAllSamples(run.samples_per_epoch());
     HostLoaderOptions loader_options = OptionsFor(options, run);
     loader_options.spec.set_last_batch(LAST_BATCH_PARTIAL);
     loader_options.expected_fingerprint = run.fingerprint();
@@ -163,18 +164,18 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
     MR_ASSIGN_OR_RETURN(
         const HostBatch rest,
         BatchAt(loader_options, {epoch.epoch, run.steps_per_epoch()}, &loader));
-    MR_ASSIGN_OR_RETURN(const AuditRecord dropped,
-                        RecordOf(rest.header, rest.payload));
+    MR_ASSIGN_OR_RETURN(const audit::AuditRecord dropped,
+                        audit::RecordOf(rest.header, rest.payload));
     if (dropped.samples == run.dropped_per_epoch() &&
         epoch.sample_sum + dropped.sample_sum == *all) {
-      epoch.proof = AuditEpoch::kProved;
+      epoch.proof = audit::AuditEpoch::kProved;
       continue;
     }
     if (run.resolved_spec().bad_samples().action() ==
         BadSamplePolicy::SUBSTITUTE) {
       continue;
     }
-    epoch.proof = AuditEpoch::kWrong;
+    epoch.proof = audit::AuditEpoch::kWrong;
     result->AddProblem(absl::StrCat(
         "epoch ", epoch.epoch,
         " and its dropped samples together are not each sample once"));
@@ -183,7 +184,7 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
 }
 
 // What is missing for `expected` complete epochs, in logs without a problem.
-std::string UnfinishedText(const AuditResult& result, uint64_t complete,
+std::string UnfinishedText(const audit::AuditResult& result, uint64_t complete,
                            uint64_t expected) {
   const uint64_t steps = result.run.steps_per_epoch();
   const Position& end = result.end;
@@ -200,32 +201,32 @@ std::string UnfinishedText(const AuditResult& result, uint64_t complete,
   return text;
 }
 
-absl::string_view ProofText(const AuditEpoch& epoch, bool zeros) {
+absl::string_view ProofText(const audit::AuditEpoch& epoch, bool zeros) {
   switch (epoch.proof) {
-    case AuditEpoch::kProved:
+    case audit::AuditEpoch::kProved:
       return zeros ? "every sample exactly once, damaged samples as empty rows"
                    : "every sample exactly once";
-    case AuditEpoch::kCounted:
+    case audit::AuditEpoch::kCounted:
       return zeros ? "every step once, with the right number of samples, "
                      "damaged samples as empty rows"
                    : "every step once, with the right number of samples";
-    case AuditEpoch::kWrong:
+    case audit::AuditEpoch::kWrong:
       return "WRONG";
-    case AuditEpoch::kIncomplete:
+    case audit::AuditEpoch::kIncomplete:
       return "incomplete";
   }
   return "";
 }
 
-absl::string_view ProofWord(const AuditEpoch& epoch, bool zeros) {
+absl::string_view ProofWord(const audit::AuditEpoch& epoch, bool zeros) {
   switch (epoch.proof) {
-    case AuditEpoch::kProved:
+    case audit::AuditEpoch::kProved:
       return zeros ? "exactly_once_or_empty" : "exactly_once";
-    case AuditEpoch::kCounted:
+    case audit::AuditEpoch::kCounted:
       return "every_step_once";
-    case AuditEpoch::kWrong:
+    case audit::AuditEpoch::kWrong:
       return "wrong";
-    case AuditEpoch::kIncomplete:
+    case audit::AuditEpoch::kIncomplete:
       return "incomplete";
   }
   return "";
@@ -236,19 +237,19 @@ absl::string_view ProofWord(const AuditEpoch& epoch, bool zeros) {
 absl::Status AuditFiles(const AuditFilesOptions& options) {
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                       UsageError(FindLogs(options.files)));
-  std::vector<AuditFile> files;
+  std::vector<audit::AuditFile> files;
   for (const std::string& path : paths) {
-    absl::StatusOr<AuditFile> file = ReadAuditFile(path);
+    absl::StatusOr<audit::AuditFile> file = audit::ReadAuditFile(path);
     // Damage is a result of the audit, not a mistake on the command line.
     if (absl::IsDataLoss(file.status())) return file.status();
     if (!file.ok()) return UsageError(file.status());
     files.push_back(*std::move(file));
   }
-  absl::StatusOr<AuditResult> checked = CheckAuditLogs(files);
+  absl::StatusOr<audit::AuditResult> checked = audit::CheckAuditLogs(files);
   if (absl::IsInvalidArgument(checked.status())) {
     return UsageError(checked.status());
   }
-  MR_ASSIGN_OR_RETURN(AuditResult result, std::move(checked));
+  MR_ASSIGN_OR_RETURN(audit::AuditResult result, std::move(checked));
   Compared compared;
   if (!options.loader.endpoint.empty()) {
     MR_RETURN_IF_ERROR(ProveDropped(options, &result));
@@ -271,9 +272,9 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   uint64_t complete = 0;
   std::vector<std::vector<std::string>> table = {
       {"EPOCH", "STEPS", "SAMPLES", "RESULT"}};
-  for (const AuditEpoch& epoch : result.epochs) {
-    if (epoch.proof == AuditEpoch::kProved ||
-        epoch.proof == AuditEpoch::kCounted) {
+  for (const audit::AuditEpoch& epoch : result.epochs) {
+    if (epoch.proof == audit::AuditEpoch::kProved ||
+        epoch.proof == audit::AuditEpoch::kCounted) {
       ++complete;
     }
     table.push_back(
@@ -304,7 +305,7 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
         UnfinishedText(result, complete, options.expect_epochs));
     result.AddProblem(std::string(verdict.message()));
   }
-  Report report;
+  program::Report report;
   report.Add("logs", "logs", uint64_t{paths.size()});
   report.Add("starts", "starts of the job", result.attempts);
   report.Add("records", "steps of all ranks", result.records);
@@ -330,7 +331,7 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
     }
   }
   report.AddJson("epochs",
-                 JsonList(result.epochs, [&](const AuditEpoch& epoch) {
+                 JsonList(result.epochs, [&](const audit::AuditEpoch& epoch) {
                    return JsonObject()
                        .Add("epoch", epoch.epoch)
                        .Add("steps", epoch.steps)
@@ -343,7 +344,7 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   if (options.json) {
     std::printf("%s\n", report.Json().c_str());
   } else {
-    std::printf("%s\n%s", report.Text().c_str(), Table(table).c_str());
+    std::printf("%s\n%s", report.Text().c_str(), program::Table(table).c_str());
     for (const std::string& note : result.notes) {
       std::printf("note: %s\n", note.c_str());
     }
@@ -354,4 +355,4 @@ absl::Status AuditFiles(const AuditFilesOptions& options) {
   return verdict;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "client/prefetch/host_loader.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct AuditFilesOptions {
   std::string files;  // a folder with *.mraudit, or files separated by commas
@@ -35,6 +35,6 @@ struct AuditFilesOptions {
 // that cannot be read or is not an audit log, and logs of several jobs.
 absl::Status AuditFiles(const AuditFilesOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_AUDIT_FILES_H_

@@ -44,7 +44,7 @@
 #include "common/status_macros.h"
 #include "common/version.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // For each setting of a sweep without --seconds.
@@ -72,17 +72,17 @@ struct BenchFlags {
   std::string dataset_uri;
   bool json = false;
 
-  void AddTo(FlagSet& flags);
+  void AddTo(program::FlagSet& flags);
   // Sets `spec` for synthetic data, and checks the flags.
-  absl::Status Finish(const FlagSet& flags);
+  absl::Status Finish(const program::FlagSet& flags);
   // InvalidArgument: flags that a sweep with these knobs would ignore.
-  absl::Status CheckSweep(const FlagSet& flags,
+  absl::Status CheckSweep(const program::FlagSet& flags,
                           const std::vector<SweepKnob>& knobs) const;
 
   bool batches_given = false;
 };
 
-void BenchFlags::AddTo(FlagSet& flags) {
+void BenchFlags::AddTo(program::FlagSet& flags) {
   spec.AddTo(flags);
   spec.loader.AddVerification(flags);
   spec.loader.AddHedging(flags);
@@ -134,7 +134,7 @@ void BenchFlags::AddTo(FlagSet& flags) {
   flags.Add("json", &json, "", "Print one JSON object");
 }
 
-absl::Status BenchFlags::CheckSweep(const FlagSet& flags,
+absl::Status BenchFlags::CheckSweep(const program::FlagSet& flags,
                                     const std::vector<SweepKnob>& knobs) const {
   for (const SweepKnob& knob : knobs) {
     if (flags.Given(knob.name)) {
@@ -164,7 +164,7 @@ absl::Status BenchFlags::CheckSweep(const FlagSet& flags,
   return absl::OkStatus();
 }
 
-absl::Status BenchFlags::Finish(const FlagSet& flags) {
+absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
   batches_given = flags.Given("batches");
   if (flags.Given("synthetic_latency_us") && !synthetic.wanted()) {
     return absl::InvalidArgumentError(
@@ -243,14 +243,15 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
         absl::StrCat("flag --rounds=", rounds, ": expected 1 to ", kMaxRounds));
   }
   if (!plot.empty()) {
-    const auto format = PictureFormatOf(plot);
+    const auto format = picture::PictureFormatOf(plot);
     if (!format.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("flag --plot=", format.status().message()));
     }
-    MR_RETURN_IF_ERROR(CheckOutputFile(
-        "--plot", plot,
-        *format == PictureFormat::kPng ? OutputKind::kPng : OutputKind::kSvg));
+    MR_RETURN_IF_ERROR(CheckOutputFile("--plot", plot,
+                                       *format == picture::PictureFormat::kPng
+                                           ? OutputKind::kPng
+                                           : OutputKind::kSvg));
   }
   return absl::OkStatus();
 }
@@ -258,7 +259,7 @@ absl::Status BenchFlags::Finish(const FlagSet& flags) {
 // Runs one setting at a time.
 class Bench {
  public:
-  Bench(BenchFlags flags, StopSignals& signals)
+  Bench(BenchFlags flags, program::StopSignals& signals)
       : flags_(std::move(flags)), signals_(signals) {}
 
   absl::StatusOr<BenchResult> Run(const BenchSetting& setting) {
@@ -268,7 +269,7 @@ class Bench {
       if (IsServerKnob(knob)) {
         server_flags.push_back(absl::StrCat("--", knob, "=", value));
       } else if (knob == "same_host") {
-        flags.spec.loader.options.same_host = SameHostOf(value);
+        flags.spec.loader.options.same_host = flags::SameHostOf(value);
       } else if (knob == "batch_size") {
         flags.spec.batch_size = Number(value);
       } else if (knob == "window") {
@@ -316,7 +317,7 @@ class Bench {
   }
 
   const BenchFlags flags_;
-  StopSignals& signals_;
+  program::StopSignals& signals_;
 };
 
 std::string DataText(const PipelineSpec& spec) {
@@ -336,9 +337,9 @@ std::string DataText(const PipelineSpec& spec) {
 }
 
 // Milliseconds per batch, from the headers of the batches.
-void AddStages(const BenchResult& result, Report& report) {
-  ServerTimes sum;
-  for (const ServerTimes& server : result.servers_times) {
+void AddStages(const BenchResult& result, program::Report& report) {
+  diagnosis::ServerTimes sum;
+  for (const diagnosis::ServerTimes& server : result.servers_times) {
     sum.timed_batches += server.timed_batches;
     sum.read_seconds += server.read_seconds;
     sum.decode_seconds += server.decode_seconds;
@@ -374,7 +375,7 @@ void AddStages(const BenchResult& result, Report& report) {
 }
 
 // Waits for batches inside an epoch, and for the first batch of an epoch.
-void AddWaits(const BenchWaits& waits, Report& report) {
+void AddWaits(const BenchWaits& waits, program::Report& report) {
   const auto ms = [](double seconds) { return 1e3 * seconds; };
   const double inside = ms(waits.inside().Percentile(50));
   const double inside_p99 = ms(waits.inside().Percentile(99));
@@ -402,9 +403,9 @@ void AddWaits(const BenchWaits& waits, Report& report) {
   report.Add("border_wait_longest_ms", "", longest, "");
 }
 
-Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
+program::Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   const PipelineSpec& spec = result.plan.resolved_spec();
-  Report report;
+  program::Report report;
   report.Add("dataset", "dataset", absl::string_view(DataText(spec)));
   // With the first batches, as --batches counts them.
   const bool timed = flags.seconds > absl::ZeroDuration();
@@ -496,7 +497,7 @@ std::vector<std::string> PlotLines(const BenchFlags& flags,
   fixed("loaders", CountText(flags.loaders, "loader"));
   fixed("same_host",
         absl::StrCat("same_host ",
-                     SameHostWord(flags.spec.loader.options.same_host)));
+                     flags::SameHostWord(flags.spec.loader.options.same_host)));
   if (flags.world > 1) {
     how.push_back(absl::StrCat("rank ", flags.rank, " of ", flags.world));
   }
@@ -513,9 +514,9 @@ std::vector<std::string> PlotLines(const BenchFlags& flags,
                        ", millrace ", kMillraceVersion)};
 }
 
-absl::Status RunOnce(const BenchFlags& flags, StopSignals& signals) {
+absl::Status RunOnce(const BenchFlags& flags, program::StopSignals& signals) {
   MR_ASSIGN_OR_RETURN(const BenchResult result, Bench(flags, signals).Run({}));
-  const Report report = ReportOf(result, flags);
+  const program::Report report = ReportOf(result, flags);
   if (flags.json) {
     std::printf("%s\n", report.Json().c_str());
   } else {
@@ -525,16 +526,16 @@ absl::Status RunOnce(const BenchFlags& flags, StopSignals& signals) {
 }
 
 absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
-                      StopSignals& signals) {
+                      program::StopSignals& signals) {
   if (flags.seconds == absl::ZeroDuration() && flags.epochs == 0 &&
       !flags.batches_given && !flags.sweep.empty()) {
     flags.seconds = kSweepDuration;
   }
   if (flags.rounds == 0) flags.rounds = kSweepRounds;
-  std::optional<PictureRenderer> renderer;
+  std::optional<picture::PictureRenderer> renderer;
   if (!flags.plot.empty()) {
-    MR_ASSIGN_OR_RETURN(renderer,
-                        PictureRenderer::Load(PictureRenderer::Paths()));
+    MR_ASSIGN_OR_RETURN(renderer, picture::PictureRenderer::Load(
+                                      picture::PictureRenderer::Paths()));
     // Checks the path before minutes of measuring. Leaves no file behind.
     MR_RETURN_IF_ERROR(
         AtomicFile::Create(flags.plot, Lasts::kThroughCrash).status());
@@ -596,7 +597,8 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   if (!renderer) return absl::OkStatus();
   const BenchPlotHead head = {"millrace bench: " + loaded,
                               PlotLines(flags, rows[0].setting, spec, start)};
-  MR_ASSIGN_OR_RETURN(const PictureFormat format, PictureFormatOf(flags.plot));
+  MR_ASSIGN_OR_RETURN(const picture::PictureFormat format,
+                      picture::PictureFormatOf(flags.plot));
   MR_ASSIGN_OR_RETURN(const std::string plot,
                       renderer->Render(LayOutBenchPlot(rows, head), format));
   return WriteFileAtomically(flags.plot, plot, Lasts::kThroughCrash);
@@ -606,7 +608,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
 
 absl::Status RunBench(absl::Span<const std::string> arguments) {
   BenchFlags flags;
-  FlagSet set(
+  program::FlagSet set(
       {.command = "millrace bench",
        .summary = "Measures the rate at which batches arrive at this machine, "
                   "and names the bottleneck. Rates exclude the time to the "
@@ -632,9 +634,9 @@ absl::Status RunBench(absl::Span<const std::string> arguments) {
   MR_RETURN_IF_ERROR(UsageError(flags.CheckSweep(set, knobs)));
   const bool sweeps = !knobs.empty() || flags.rounds > 1;
   // Before any thread of gRPC.
-  StopSignals signals;
+  program::StopSignals signals;
   if (!sweeps) return RunOnce(flags, signals);
   return RunSweep(std::move(flags), Combine(knobs), signals);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -11,7 +11,7 @@
 #include "common/count_text.h"
 #include "common/picture/text_lines.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr double kMargin = 28;
@@ -31,13 +31,13 @@ constexpr double kSmallSize = 12;
 constexpr int kMaxLines = 3;  // that a text of the head may take
 constexpr size_t kMaxBytes = 500;
 
-constexpr Rgb kInk = {32, 33, 36};
-constexpr Rgb kPale = {95, 99, 104};
-constexpr Rgb kGrid = {224, 226, 229};
-constexpr Rgb kBest = {34, 170, 119};
-constexpr Rgb kAlike = {146, 209, 183};
-constexpr Rgb kOther = {158, 181, 199};
-constexpr Rgb kFailed = {170, 20, 20};
+constexpr picture::Rgb kInk = {32, 33, 36};
+constexpr picture::Rgb kPale = {95, 99, 104};
+constexpr picture::Rgb kGrid = {224, 226, 229};
+constexpr picture::Rgb kBest = {34, 170, 119};
+constexpr picture::Rgb kAlike = {146, 209, 183};
+constexpr picture::Rgb kOther = {158, 181, 199};
+constexpr picture::Rgb kFailed = {170, 20, 20};
 
 constexpr auto kImages = &BenchFigures::images_per_second;
 
@@ -59,8 +59,8 @@ class Plot {
     double labels = kMinLabels;
     for (const BenchRow& row : rows) {
       max = std::max(max, Spread(row, kImages).max);
-      labels =
-          std::max(labels, EstimatedTextWidth(row.setting.Name(), kTextSize));
+      labels = std::max(
+          labels, picture::EstimatedTextWidth(row.setting.Name(), kTextSize));
     }
     scale_ = RoundUp(max);
     labels_ = std::min(std::ceil(labels), kMaxLabels);
@@ -69,7 +69,7 @@ class Plot {
     picture_.width = static_cast<int>(values_ + kValues + kMargin);
   }
 
-  Picture LayOut(const BenchPlotHead& head) {
+  picture::Picture LayOut(const BenchPlotHead& head) {
     double top = kMargin;
     AddHead(head.title, kTitleSize, kInk, top);
     for (const std::string& line : head.lines) {
@@ -77,8 +77,8 @@ class Plot {
     }
     top += kGap;
     AddText("median (worst - best round)", values_, top, kValues, kSmallSize,
-            kPale, PictureText::Align::kLeft);
-    top += TextLineHeight(kSmallSize);
+            kPale, picture::PictureText::Align::kLeft);
+    top += picture::TextLineHeight(kSmallSize);
     const double bottom = top + kRow * static_cast<double>(rows_.size());
     AddAxis(top, bottom);
     for (const BenchRow& row : rows_) {
@@ -86,7 +86,7 @@ class Plot {
       top += kRow;
     }
     picture_.height = static_cast<int>(
-        bottom + kGap + 3 * TextLineHeight(kSmallSize) + kMargin);
+        bottom + kGap + 3 * picture::TextLineHeight(kSmallSize) + kMargin);
     return std::move(picture_);
   }
 
@@ -96,29 +96,32 @@ class Plot {
   }
 
   void AddText(absl::string_view text, double left, double top, double width,
-               double size, Rgb color, PictureText::Align align,
-               bool bold = false) {
+               double size, picture::Rgb color,
+               picture::PictureText::Align align, bool bold = false) {
     picture_.items.emplace_back(
-        PictureText{{left, top, width, TextLineHeight(size)},
-                    CleanText(text, kMaxBytes),
-                    size,
-                    color,
-                    align,
-                    bold});
+        picture::PictureText{{left, top, width, picture::TextLineHeight(size)},
+                             CleanText(text, kMaxBytes),
+                             size,
+                             color,
+                             align,
+                             bold});
   }
 
   void AddFill(double left, double top, double width, double height,
-               Rgb color) {
-    picture_.items.emplace_back(PictureFill{{left, top, width, height}, color});
+               picture::Rgb color) {
+    picture_.items.emplace_back(
+        picture::PictureFill{{left, top, width, height}, color});
   }
 
   // Moves `top` below what was added.
-  void AddHead(const std::string& text, double size, Rgb color, double& top) {
+  void AddHead(const std::string& text, double size, picture::Rgb color,
+               double& top) {
     const double width = picture_.width - 2 * kMargin;
-    for (const std::string& line : WrapText(text, width, size, kMaxLines)) {
-      AddText(line, kMargin, top, width, size, color, PictureText::Align::kLeft,
-              size == kTitleSize);
-      top += TextLineHeight(size);
+    for (const std::string& line :
+         picture::WrapText(text, width, size, kMaxLines)) {
+      AddText(line, kMargin, top, width, size, color,
+              picture::PictureText::Align::kLeft, size == kTitleSize);
+      top += picture::TextLineHeight(size);
     }
   }
 
@@ -131,33 +134,34 @@ class Plot {
       AddText(scale_ >= kTicks ? GroupedText(value)
                                : absl::StrFormat("%.2g", value),
               At(value) - step / 2, below, step, kSmallSize, kPale,
-              PictureText::Align::kCenter);
+              picture::PictureText::Align::kCenter);
     }
-    AddText("images per second", axis_, below + TextLineHeight(kSmallSize),
-            kBars, kSmallSize, kInk, PictureText::Align::kCenter);
+    AddText("images per second", axis_,
+            below + picture::TextLineHeight(kSmallSize), kBars, kSmallSize,
+            kInk, picture::PictureText::Align::kCenter);
     AddText(
         "bar: median of the rounds; line: worst to best round; green: best; "
         "pale green: within noise of the best",
-        kMargin, below + 2 * TextLineHeight(kSmallSize) + kGap / 2,
+        kMargin, below + 2 * picture::TextLineHeight(kSmallSize) + kGap / 2,
         picture_.width - 2 * kMargin, kSmallSize, kPale,
-        PictureText::Align::kCenter);
+        picture::PictureText::Align::kCenter);
   }
 
-  Rgb ColorOf(const BenchRow& row) const {
+  picture::Rgb ColorOf(const BenchRow& row) const {
     if (&row == best_) return kBest;
     return IsSlower(row, *best_) ? kOther : kAlike;
   }
 
   void AddRow(const BenchRow& row, double top) {
     const double middle = top + kRow / 2;
-    const double text = top + (kRow - TextLineHeight(kTextSize)) / 2;
+    const double text = top + (kRow - picture::TextLineHeight(kTextSize)) / 2;
     AddText(row.setting.Name(), kMargin, text, labels_, kTextSize, kInk,
-            PictureText::Align::kRight);
+            picture::PictureText::Align::kRight);
     if (row.rounds.empty()) {
       AddText(
           row.error.empty() ? "not run" : absl::StrCat("failed: ", row.error),
           axis_ + kGap, text, kBars + kValues, kTextSize, kFailed,
-          PictureText::Align::kLeft);
+          picture::PictureText::Align::kLeft);
       return;
     }
     const BenchSpread images = Spread(row, kImages);
@@ -174,8 +178,8 @@ class Plot {
                 : absl::StrCat(GroupedText(images.median), " (",
                                GroupedText(images.min), " - ",
                                GroupedText(images.max), ")"),
-            values_, text, kValues, kTextSize, kInk, PictureText::Align::kLeft,
-            &row == best_);
+            values_, text, kValues, kTextSize, kInk,
+            picture::PictureText::Align::kLeft, &row == best_);
   }
 
   const std::vector<BenchRow>& rows_;
@@ -184,14 +188,14 @@ class Plot {
   double labels_;               // width of their column
   double axis_;                 // its left end
   double values_;               // left end of their column
-  Picture picture_;
+  picture::Picture picture_;
 };
 
 }  // namespace
 
-Picture LayOutBenchPlot(const std::vector<BenchRow>& rows,
-                        const BenchPlotHead& head) {
+picture::Picture LayOutBenchPlot(const std::vector<BenchRow>& rows,
+                                 const BenchPlotHead& head) {
   return Plot(rows).LayOut(head);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -16,7 +16,7 @@
 #include "client/cli/bench_table.h"
 #include "common/picture/picture.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct BenchPlotHead {
   std::string title;
@@ -25,9 +25,9 @@ struct BenchPlotHead {
 };
 
 // Texts may hold any bytes. A row without rounds shows its error.
-Picture LayOutBenchPlot(const std::vector<BenchRow>& rows,
-                        const BenchPlotHead& head);
+picture::Picture LayOutBenchPlot(const std::vector<BenchRow>& rows,
+                                 const BenchPlotHead& head);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_BENCH_PLOT_H_

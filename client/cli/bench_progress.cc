@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // Columns of a terminal that does not report its size.
@@ -45,4 +45,4 @@ void BenchProgress::Clear() {
   shown_ = false;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

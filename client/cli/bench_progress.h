@@ -15,7 +15,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 class BenchProgress {
  public:
@@ -36,6 +36,6 @@ class BenchProgress {
   bool shown_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_BENCH_PROGRESS_H_

@@ -17,7 +17,7 @@
 #include "common/status_macros.h"
 #include "common/thread.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // Processor time of this process so far, user and system.
@@ -63,11 +63,11 @@ uint64_t EpochsToBatches(const BenchOptions& options,
 }  // namespace
 
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
-                                           StopSignals& signals) {
+                                           program::StopSignals& signals) {
   std::vector<std::unique_ptr<HostLoader>> loaders;
   // Destroyed before the loaders, which a signal would close.
   struct Quiet {
-    StopSignals& signals;
+    program::StopSignals& signals;
     ~Quiet() { signals.OnSignal(nullptr); }
   };
   const bool timed = options.duration > absl::ZeroDuration();
@@ -77,7 +77,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   for (uint32_t i = 0; i < options.loaders; ++i) {
     if (signals.signal() != 0) return absl::CancelledError("interrupted");
     MR_ASSIGN_OR_RETURN(loaders.emplace_back(),
-                        OfRequest(OpenHostLoader(host)));
+                        OfRequest(receive::OpenHostLoader(host)));
   }
   const Quiet quiet{signals};
   signals.OnSignal([&loaders] {
@@ -90,10 +90,11 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   const absl::Status first = ForEach(loaders.size(), [&](size_t i) {
     HostLoader& loader = *loaders[i];
     // Cold storage may be slow.
-    const absl::Time patience = MonotonicNow() + options.host.next_timeout;
+    const absl::Time patience =
+        prefetch::MonotonicNow() + options.host.next_timeout;
     absl::Status begun = loader.Next().status();
     while ((absl::IsDeadlineExceeded(begun) || absl::IsUnavailable(begun)) &&
-           MonotonicNow() < patience) {
+           prefetch::MonotonicNow() < patience) {
       begun = loader.Next().status();
     }
     MR_RETURN_IF_ERROR(begun);
@@ -101,10 +102,11 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
     // The first use of each slot faults its pages in, which would make large
     // windows look slow.
     const bool by_window = options.warmup == absl::ZeroDuration();
-    const absl::Time enough =
-        MonotonicNow() + (by_window ? options.duration : options.warmup);
-    for (uint32_t n = 1;
-         (!by_window || n < loader.window()) && MonotonicNow() < enough; ++n) {
+    const absl::Time enough = prefetch::MonotonicNow() +
+                              (by_window ? options.duration : options.warmup);
+    for (uint32_t n = 1; (!by_window || n < loader.window()) &&
+                         prefetch::MonotonicNow() < enough;
+         ++n) {
       MR_RETURN_IF_ERROR(loader.Next().status());
     }
     return absl::OkStatus();
@@ -114,7 +116,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   std::vector<HostLoader::Stats> before;
   for (const auto& loader : loaders) before.push_back(loader->stats());
   const double cpu_before = CpuSeconds();
-  const absl::Time started = MonotonicNow();
+  const absl::Time started = prefetch::MonotonicNow();
   const absl::Time end = started + options.duration;
   const uint64_t batches = options.epochs == 0
                                ? options.batches
@@ -125,9 +127,9 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   std::vector<double> in_vain(loaders.size());
   const absl::Status taken = ForEach(loaders.size(), [&](size_t i) {
     for (uint64_t n = 1; timed || n < batches; ++n) {
-      const absl::Time asked = MonotonicNow();
+      const absl::Time asked = prefetch::MonotonicNow();
       const absl::StatusOr<HostBatch> batch = loaders[i]->Next();
-      const absl::Time now = MonotonicNow();
+      const absl::Time now = prefetch::MonotonicNow();
       if (!batch.ok()) {
         // A wait that a signal interrupts is a wait for data.
         if (!over(batch.status())) {
@@ -147,7 +149,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   result.interrupted = over(taken);
   if (!result.interrupted) result.ended = taken;
   result.seconds = absl::ToDoubleSeconds(
-      (result.ended.ok() ? MonotonicNow()
+      (result.ended.ok() ? prefetch::MonotonicNow()
                          : *std::max_element(last.begin(), last.end())) -
       started);
   result.cpu_seconds = CpuSeconds() - cpu_before;
@@ -172,7 +174,8 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
       result.first_window = after.first_window;
       result.window_changes = after.window_changes;
       result.window_reason = after.window_reason;
-      result.servers_times = Difference(after.by_server, before[i].by_server);
+      result.servers_times =
+          diagnosis::Difference(after.by_server, before[i].by_server);
       result.no_answer_seconds =
           std::max(0.0, after.no_answer_seconds - before[i].no_answer_seconds -
                             in_vain[i]);
@@ -203,7 +206,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
 }
 
 std::string BenchVerdict(const BenchResult& result, uint32_t loaders) {
-  WaitReport waits;
+  diagnosis::WaitReport waits;
   waits.elapsed_seconds = result.seconds;
   waits.wait_seconds = waits.host_wait_seconds = result.wait_seconds / loaders;
   waits.retried_steps = result.retried_steps;
@@ -216,7 +219,7 @@ std::string BenchVerdict(const BenchResult& result, uint32_t loaders) {
       result.batches / loaders + 1 < result.plan.steps_per_epoch();
   // The wait for the error is no wait for data.
   return absl::StrCat(result.ended.ok() ? "" : "before the error: ",
-                      JudgeWait(waits).text);
+                      diagnosis::JudgeWait(waits).text);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

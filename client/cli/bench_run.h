@@ -25,7 +25,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct BenchOptions {
   HostLoaderOptions host;
@@ -65,7 +65,7 @@ struct BenchResult {
   uint64_t hedged_steps = 0;
   BenchWaits waits;  // of all loaders
   // Of the first loader.
-  std::vector<ServerTimes> servers_times;
+  std::vector<diagnosis::ServerTimes> servers_times;
   double no_answer_seconds = 0;
   std::string no_answer;
   BenchFigures figures;
@@ -81,11 +81,11 @@ struct BenchResult {
 // OpenHostLoader() (with the marks of OfRequest()) and HostLoader::Next(): the
 // error came before the second batch.
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
-                                           StopSignals& signals);
+                                           program::StopSignals& signals);
 
 // Why the clients waited, in one line. `loaders` as in BenchOptions.
 std::string BenchVerdict(const BenchResult& result, uint32_t loaders);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_BENCH_RUN_H_

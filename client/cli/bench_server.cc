@@ -20,7 +20,7 @@
 #include "common/read_file.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
@@ -131,4 +131,4 @@ std::string BenchServer::Errors() const {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

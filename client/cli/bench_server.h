@@ -21,7 +21,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 class BenchServer {
  public:
@@ -51,6 +51,6 @@ class BenchServer {
   int port_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_BENCH_SERVER_H_

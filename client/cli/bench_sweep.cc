@@ -11,7 +11,7 @@
 #include "common/byte_size.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 enum class Kind { kNumber, kNumberOrNone, kWindow, kBytes, kSameHost };
@@ -172,4 +172,4 @@ std::vector<BenchSetting> Combine(const std::vector<SweepKnob>& knobs) {
   return settings;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 inline constexpr size_t kMaxSweepSettings = 256;
 
@@ -45,6 +45,6 @@ std::vector<BenchSetting> Combine(const std::vector<SweepKnob>& knobs);
 // change.
 bool IsServerKnob(absl::string_view name);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_BENCH_SWEEP_H_

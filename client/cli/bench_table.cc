@@ -11,7 +11,7 @@
 #include "common/json_text.h"
 #include "common/program/report.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr auto kImages = &BenchFigures::images_per_second;
@@ -101,7 +101,7 @@ std::string BenchTable(const std::vector<BenchRow>& rows) {
     }
     cells.push_back(std::move(line));
   }
-  return Table(cells);
+  return program::Table(cells);
 }
 
 std::string BestSetting(const std::vector<BenchRow>& rows) {
@@ -188,4 +188,4 @@ std::string BenchRowsJson(const std::vector<BenchRow>& rows) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

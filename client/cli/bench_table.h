@@ -16,7 +16,7 @@
 
 #include "client/cli/bench_sweep.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // Of one round.
 struct BenchFigures {
@@ -66,6 +66,6 @@ std::string FewBatchesNote(const std::vector<BenchRow>& rows);
 // The rows as a JSON array.
 std::string BenchRowsJson(const std::vector<BenchRow>& rows);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_BENCH_TABLE_H_

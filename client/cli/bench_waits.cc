@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // A day, which is longer than any call of Next().
@@ -61,4 +61,4 @@ double WaitHistogram::Percentile(double percent) const {
   return longest_;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

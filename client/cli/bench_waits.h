@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace millrace {
+namespace millrace::cli {
 
 // Times in seconds.
 class WaitHistogram {
@@ -64,6 +64,6 @@ class BenchWaits {
   WaitHistogram inside_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_BENCH_WAITS_H_

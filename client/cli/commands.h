@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 absl::Status RunStatus(absl::Span<const std::string> arguments);
 absl::Status RunBench(absl::Span<const std::string> arguments);
@@ -21,6 +21,6 @@ absl::Status RunAudit(absl::Span<const std::string> arguments);
 absl::Status RunReplay(absl::Span<const std::string> arguments);
 absl::Status RunDoctor(absl::Span<const std::string> arguments);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_COMMANDS_H_

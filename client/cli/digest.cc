@@ -13,7 +13,7 @@
 #include "proto/wire/batch_view.h"
 #include "xxhash.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
@@ -97,7 +97,7 @@ absl::Status EpochAudit::Add(const BatchHeader& header,
   for (const TensorHeader& tensor : header.tensors()) {
     Rows rows;
     uint64_t elements = 0;
-    if (!SampleElements(tensor.sample_shape(), &rows.ragged, &elements)) {
+    if (!wire::SampleElements(tensor.sample_shape(), &rows.ragged, &elements)) {
       return BadTensor(tensor);
     }
     rows.offset = tensor.offset();
@@ -270,4 +270,4 @@ std::string DigestText(absl::uint128 digest) {
                          absl::Uint128Low64(digest));
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

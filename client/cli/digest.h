@@ -36,7 +36,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // A set of indices. Memory grows with the number of indices, not with the
 // largest.
@@ -127,6 +127,6 @@ EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
 // 32 hexadecimal digits.
 std::string DigestText(absl::uint128 digest);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_DIGEST_H_

@@ -20,7 +20,7 @@
 #include "common/program/report.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // `--compare BEFORE AFTER` is `--compare=BEFORE --run=AFTER`. InvalidArgument:
@@ -50,8 +50,8 @@ absl::StatusOr<std::vector<std::string>> WithRun(
   return out;
 }
 
-std::string PartsTable(const RunSummary& run) {
-  const RunTimes& t = run.times;
+std::string PartsTable(const diagnosis::RunSummary& run) {
+  const diagnosis::RunTimes& t = run.times;
   std::vector<std::vector<std::string>> rows = {{"PART", "SECONDS", "SHARE"}};
   const auto add = [&rows, &t](const char* part, double seconds) {
     rows.push_back({part, absl::StrFormat("%.2f", seconds),
@@ -81,13 +81,13 @@ std::string PartsTable(const RunSummary& run) {
                      : "copying and transforming (device, in parallel)",
         run.on_cpu() ? t.copy_seconds : t.device_copy_seconds);
   }
-  return Table(rows);
+  return program::Table(rows);
 }
 
-std::string Text(const std::string& path, const RunSummary& run,
-                 const std::vector<Finding>& findings) {
-  const RunTimes& t = run.times;
-  std::string text = EndText(run);
+std::string Text(const std::string& path, const diagnosis::RunSummary& run,
+                 const std::vector<diagnosis::Finding>& findings) {
+  const diagnosis::RunTimes& t = run.times;
+  std::string text = diagnosis::EndText(run);
   if (!text.empty()) text += '\n';
   absl::StrAppendFormat(
       &text, "%s: %s on %s, %s, %s, %s of %s, %s samples/s\n", path, run.model,
@@ -105,7 +105,8 @@ std::string Text(const std::string& path, const RunSummary& run,
       PartsTable(run), t.cpus > 0 ? 100 * t.share(t.cpu_seconds / t.cpus) : 0,
       CountText(t.cpus, "core"), 100 * t.device_busy,
       t.has_gpu_load() ? "NVML" : "from the times of the steps");
-  for (const std::string& line : {OtherProgramsText(t), TooShortText(t)}) {
+  for (const std::string& line :
+       {diagnosis::OtherProgramsText(t), diagnosis::TooShortText(t)}) {
     if (!line.empty()) absl::StrAppend(&text, line, "\n");
   }
   text += '\n';
@@ -114,13 +115,14 @@ std::string Text(const std::string& path, const RunSummary& run,
   }
   for (size_t i = 0; i < findings.size(); ++i) {
     absl::StrAppend(&text, i == 0 ? "bottleneck: " : "then: ", findings[i].text,
-                    GainText(findings[i]), "\n");
+                    diagnosis::GainText(findings[i]), "\n");
     for (const std::string& advice : findings[i].advice) {
       absl::StrAppend(&text, "  - ", advice, "\n");
     }
   }
   // The last whole epoch says nothing about a wait after it.
-  if (run.final_wait_seconds <= 0 && t.share(t.data_seconds) >= kMinWaitShare &&
+  if (run.final_wait_seconds <= 0 &&
+      t.share(t.data_seconds) >= diagnosis::kMinWaitShare &&
       !run.where_the_time_went.empty()) {
     absl::StrAppend(&text, "\nwait in the last epoch: ",
                     run.where_the_time_went.back(), "\n");
@@ -128,18 +130,20 @@ std::string Text(const std::string& path, const RunSummary& run,
   return text;
 }
 
-std::string Json(const std::string& path, const RunSummary& run,
-                 const std::vector<Finding>& findings,
-                 const std::optional<Comparison>& comparison) {
+std::string Json(const std::string& path, const diagnosis::RunSummary& run,
+                 const std::vector<diagnosis::Finding>& findings,
+                 const std::optional<diagnosis::Comparison>& comparison) {
   JsonObject json;
   json.Add("run", path);
   json.Add("ended", run.ended);
   json.Add("error", run.error);
-  json.Add("too_short", IsTooShort(run.times));
-  json.Add("bottleneck", findings.empty() ? "" : NameOf(findings[0].part));
-  json.AddJson("findings", JsonList(findings, [](const Finding& finding) {
+  json.Add("too_short", diagnosis::IsTooShort(run.times));
+  json.Add("bottleneck",
+           findings.empty() ? "" : diagnosis::NameOf(findings[0].part));
+  json.AddJson("findings",
+               JsonList(findings, [](const diagnosis::Finding& finding) {
                  JsonObject one;
-                 one.Add("part", NameOf(finding.part));
+                 one.Add("part", diagnosis::NameOf(finding.part));
                  one.Add("share", finding.share);
                  if (finding.max_gain > 0) {
                    one.Add("most_gain", finding.max_gain);
@@ -163,9 +167,10 @@ std::string Json(const std::string& path, const RunSummary& run,
   return json.Json();
 }
 
-absl::StatusOr<RunSummary> ReadRun(const std::string& path) {
-  MR_ASSIGN_OR_RETURN(RunSummary run, ReadRunSummary(path));
-  MR_RETURN_IF_ERROR(CheckHasSteps(run, path));
+absl::StatusOr<diagnosis::RunSummary> ReadRun(const std::string& path) {
+  MR_ASSIGN_OR_RETURN(diagnosis::RunSummary run,
+                      diagnosis::ReadRunSummary(path));
+  MR_RETURN_IF_ERROR(diagnosis::CheckHasSteps(run, path));
   return run;
 }
 
@@ -175,7 +180,7 @@ absl::Status RunDoctor(absl::Span<const std::string> arguments) {
   std::string run_path;
   std::string before_path;
   bool json = false;
-  FlagSet flags(
+  program::FlagSet flags(
       {.command = "millrace doctor",
        .summary = "Says what limits a training run, what to change and how "
                   "much faster the run can become. With --compare: also says "
@@ -205,13 +210,14 @@ absl::Status RunDoctor(absl::Span<const std::string> arguments) {
         "flag --run=SUMMARY.json is missing; train "
         "with --json=SUMMARY.json to get a summary"));
   }
-  MR_ASSIGN_OR_RETURN(const RunSummary run, UsageError(ReadRun(run_path)));
-  const std::vector<Finding> findings = JudgeRun(run);
-  std::optional<Comparison> comparison;
+  MR_ASSIGN_OR_RETURN(const diagnosis::RunSummary run,
+                      UsageError(ReadRun(run_path)));
+  const std::vector<diagnosis::Finding> findings = diagnosis::JudgeRun(run);
+  std::optional<diagnosis::Comparison> comparison;
   if (!before_path.empty()) {
-    MR_ASSIGN_OR_RETURN(const RunSummary before,
+    MR_ASSIGN_OR_RETURN(const diagnosis::RunSummary before,
                         UsageError(ReadRun(before_path)));
-    comparison = CompareRuns(before, run);
+    comparison = diagnosis::CompareRuns(before, run);
   }
   if (json) {
     std::printf("%s\n", Json(run_path, run, findings, comparison).c_str());
@@ -228,4 +234,4 @@ absl::Status RunDoctor(absl::Span<const std::string> arguments) {
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

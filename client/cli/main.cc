@@ -18,33 +18,33 @@
 #include "proto/flag_hint.h"
 #include "proto/library_logs.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using Run = absl::Status (*)(absl::Span<const std::string>);
 
 // Prints an error of `command` and returns the exit code.
 int Conclude(const std::string& command, const absl::Status& status) {
-  if (status.ok()) return kExitOk;
+  if (status.ok()) return program::kExitOk;
   // A usage error has no place in a dataset.
   std::fprintf(stderr, "%s: %s\n", command.c_str(),
                IsUsageError(status) ? std::string(status.message()).c_str()
                                     : FormatError(status).c_str());
-  return ExitCode(status);
+  return program::ExitCode(status);
 }
 
 // The exit code of a command that has printed its result.
 int Printed(const std::string& command) {
   const absl::Status printed = FlushStandardOutput();
-  if (printed.ok()) return kExitOk;
+  if (printed.ok()) return program::kExitOk;
   // The status code would add nothing.
   std::fprintf(stderr, "%s: %s\n", command.c_str(),
                std::string(printed.message()).c_str());
-  return ExitCode(printed);
+  return program::ExitCode(printed);
 }
 
-CommandTable::Row Row(const std::string& name, const std::string& summary,
-                      Run run) {
+program::CommandTable::Row Row(const std::string& name,
+                               const std::string& summary, Run run) {
   return {name, summary, [name, run](const std::vector<std::string>& rest) {
             const absl::Status status = run(rest);
             if (status.ok()) return Printed("millrace " + name);
@@ -57,7 +57,7 @@ int Main(const std::vector<std::string>& arguments) {
   if (const absl::Status level = CheckLogLevel(); !level.ok()) {
     return Conclude("millrace", level);
   }
-  const CommandTable table(
+  const program::CommandTable table(
       {.program = "millrace",
        .summary = "Measures and checks a Millrace data service as its client.",
        .version = kMillraceVersion,
@@ -78,16 +78,16 @@ int Main(const std::vector<std::string>& arguments) {
                     "millrace bench --endpoint=data-1:7001 --dataset=photos",
                     "millrace doctor --run=run.json"}});
   const int code = table.Run(arguments, std::cout);
-  if (code != kExitOk) return code;
+  if (code != program::kExitOk) return code;
   return Printed("millrace");
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli
 
 int main(int argc, char** argv) {
   millrace::HoldStandardStreams();
   millrace::SetMallocThresholds();
   millrace::RouteLibraryLogs();
-  return millrace::Main({argv + 1, argv + argc});
+  return millrace::cli::Main({argv + 1, argv + argc});
 }

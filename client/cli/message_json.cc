@@ -10,7 +10,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::google::protobuf::Descriptor;
@@ -92,4 +92,4 @@ void AddFields(const Message& message, JsonObject* json) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

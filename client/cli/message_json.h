@@ -17,11 +17,11 @@
 
 #include "common/json_text.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // Without answer_xxh3, which is of the answer as it was sent.
 void AddFields(const google::protobuf::Message& message, JsonObject* json);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_MESSAGE_JSON_H_

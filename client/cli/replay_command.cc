@@ -36,7 +36,7 @@
 #include "proto/spec_text.h"
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 absl::StatusOr<Position> ParsePosition(absl::string_view text) {
@@ -57,7 +57,7 @@ absl::StatusOr<ExplainBatchResponse> Explain(const HostLoaderOptions& options,
                                              uint64_t rows) {
   ExplainBatchRequest request;
   GetBatchesRequest& batch = *request.mutable_batch();
-  batch.set_protocol_version(kProtocolVersion);
+  batch.set_protocol_version(wire::kProtocolVersion);
   *batch.mutable_resolved_spec() = plan.resolved_spec();
   batch.set_plan_hash(plan.plan_hash());
   batch.set_expected_fingerprint(plan.fingerprint());
@@ -72,7 +72,7 @@ absl::StatusOr<ExplainBatchResponse> Explain(const HostLoaderOptions& options,
     request.set_first_row(all.explained_size());
     request.set_row_count(rows - request.first_row());
     MR_ASSIGN_OR_RETURN(const ExplainBatchResponse part,
-                        ExplainBatch(options.endpoint, request));
+                        receive::ExplainBatch(options.endpoint, request));
     if (part.explained().empty()) {
       return absl::DataLossError("the server explained no row");
     }
@@ -115,10 +115,11 @@ std::string RowJson(const ExplainedRow& row) {
 }
 
 // Without an explanation of a server: the facts that the batch contains.
-ExplainBatchResponse FromBatch(const HostBatch& batch,
-                               const std::vector<BatchArray>& arrays) {
+ExplainBatchResponse FromBatch(
+    const HostBatch& batch,
+    const std::vector<batch_files::BatchArray>& arrays) {
   ExplainBatchResponse response;
-  for (const BatchArray& array : arrays) {
+  for (const batch_files::BatchArray& array : arrays) {
     if (array.name != "sample_index" || array.dtype != DTYPE_INT64) continue;
     for (uint64_t row = 0; row < batch.header.rows(); ++row) {
       ExplainedRow* const one = response.add_explained();
@@ -202,7 +203,7 @@ absl::Status Replay(ReplayFlags& given) {
   MR_RETURN_IF_ERROR(UsageError(options.Validate()));
 
   MR_ASSIGN_OR_RETURN(std::unique_ptr<HostLoader> loader,
-                      OfRequest(OpenHostLoader(options)));
+                      OfRequest(receive::OpenHostLoader(options)));
   const OpenResponse& plan = loader->plan();
   // A loader may start at the end of an epoch, where there is no batch.
   if (position.step >= plan.steps_per_epoch()) {
@@ -212,7 +213,7 @@ absl::Status Replay(ReplayFlags& given) {
         "; was the position saved by a job with another batch size?")));
   }
   // Before the folder is made: the next try would find a batch in it.
-  std::optional<AuditRecord> logged;
+  std::optional<audit::AuditRecord> logged;
   if (run.has_value() && run->is_log()) {
     MR_ASSIGN_OR_RETURN(
         logged, run->RecordOf(position, options.rank, options.world_size));
@@ -228,12 +229,13 @@ absl::Status Replay(ReplayFlags& given) {
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const BatchHeader& header = batch.header;
 
-  const absl::Status folder = MakeBatchFolder(given.output, "--output=DIR");
+  const absl::Status folder =
+      batch_files::MakeBatchFolder(given.output, "--output=DIR");
   // The user must give another folder.
   if (absl::IsAlreadyExists(folder)) return UsageError(folder);
   MR_RETURN_IF_ERROR(folder);
-  MR_ASSIGN_OR_RETURN(const std::vector<BatchArray> arrays,
-                      WriteBatchArrays(batch, given.output));
+  MR_ASSIGN_OR_RETURN(const std::vector<batch_files::BatchArray> arrays,
+                      batch_files::WriteBatchArrays(batch, given.output));
   absl::StatusOr<ExplainBatchResponse> explained =
       absl::UnimplementedError("--explain=false");
   if (given.explain) explained = Explain(options, plan, header.rows());
@@ -257,7 +259,7 @@ absl::Status Replay(ReplayFlags& given) {
   json.Add("payload_xxh3", digest);
   json.Add("pipeline", plan.resolved_spec().ShortDebugString());
   if (!unexplained.empty()) json.Add("not_explained", unexplained);
-  json.AddJson("tensors", ToJson(arrays));
+  json.AddJson("tensors", batch_files::ToJson(arrays));
   json.AddJson("drawn", DrawnJson(explained->drawn()));
   json.AddJson(
       "samples",
@@ -272,7 +274,7 @@ absl::Status Replay(ReplayFlags& given) {
 
   std::vector<std::vector<std::string>> table = {
       {"TENSOR", "TYPE", "SHAPE", "MIN", "MAX", "NAN", "INF", "FILE"}};
-  for (const BatchArray& array : arrays) {
+  for (const batch_files::BatchArray& array : arrays) {
     table.push_back({array.name, std::string(DTypeName(array.dtype)),
                      absl::StrJoin(array.shape, "x"),
                      absl::StrFormat("%.6g", array.look.min),
@@ -284,9 +286,9 @@ absl::Status Replay(ReplayFlags& given) {
               static_cast<unsigned long long>(position.epoch),
               static_cast<unsigned long long>(position.step), options.rank,
               options.world_size, CountText(header.rows(), "row").c_str(),
-              digest.c_str(), Table(table).c_str());
-  for (const BatchArray& array : arrays) {
-    const std::optional<uint64_t> row = FirstBadRow(array);
+              digest.c_str(), program::Table(table).c_str());
+  for (const batch_files::BatchArray& array : arrays) {
+    const std::optional<uint64_t> row = batch_files::FirstBadRow(array);
     if (!row.has_value()) continue;
     std::printf("%s: the first NaN or infinite number is in row %llu\n",
                 array.name.c_str(), static_cast<unsigned long long>(*row));
@@ -295,7 +297,8 @@ absl::Status Replay(ReplayFlags& given) {
     std::printf("batch.json has no random choices: %s\n", unexplained.c_str());
   }
   if (!logged.has_value()) return absl::OkStatus();
-  MR_ASSIGN_OR_RETURN(AuditRecord here, RecordOf(header, batch.payload));
+  MR_ASSIGN_OR_RETURN(audit::AuditRecord here,
+                      audit::RecordOf(header, batch.payload));
   if (logged->payload_xxh3 == 0) here.payload_xxh3 = 0;
   if (here == *logged) {
     std::printf(
@@ -314,13 +317,13 @@ absl::Status Replay(ReplayFlags& given) {
 
 absl::Status RunReplay(absl::Span<const std::string> arguments) {
   ReplayFlags given;
-  FlagSet flags({.command = "millrace replay",
-                 .summary =
-                     "Fetches any batch of a job again and writes it as files: "
-                     "DIR/batch.json and a .npy file for each tensor, with the "
-                     "values that the server sent.",
-                 .examples = {"millrace replay --run=run.json --position=0:17 "
-                              "--output=batch"}});
+  program::FlagSet flags(
+      {.command = "millrace replay",
+       .summary = "Fetches any batch of a job again and writes it as files: "
+                  "DIR/batch.json and a .npy file for each tensor, with the "
+                  "values that the server sent.",
+       .examples = {"millrace replay --run=run.json --position=0:17 "
+                    "--output=batch"}});
   given.spec.AddTo(flags);
   flags.Group("Which batch");
   flags.Add(
@@ -346,4 +349,4 @@ absl::Status RunReplay(absl::Span<const std::string> arguments) {
   return Replay(given);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

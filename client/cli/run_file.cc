@@ -14,12 +14,12 @@
 #include "common/status_macros.h"
 #include "proto/spec_text.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr uint64_t kMaxSummaryBytes = 64 << 20;
 
-absl::StatusOr<RunFile> FromSummary(const RunSummary& summary,
+absl::StatusOr<RunFile> FromSummary(const diagnosis::RunSummary& summary,
                                     const std::string& path) {
   if (summary.pipeline.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -80,11 +80,12 @@ absl::StatusOr<std::string> SummaryText(const std::string& path) {
 absl::StatusOr<RunFile> ReadRunFile(const std::string& path) {
   MR_ASSIGN_OR_RETURN(const std::string text, SummaryText(path));
   if (!text.empty()) {
-    MR_ASSIGN_OR_RETURN(const RunSummary summary, ParseRunSummary(text, path));
+    MR_ASSIGN_OR_RETURN(const diagnosis::RunSummary summary,
+                        diagnosis::ParseRunSummary(text, path));
     return FromSummary(summary, path);
   }
   RunFile run;
-  MR_ASSIGN_OR_RETURN(run.log, ReadAuditFile(path));
+  MR_ASSIGN_OR_RETURN(run.log, audit::ReadAuditFile(path));
   const AuditRun& last = run.log.segments.back().run;
   run.spec = last.resolved_spec();
   run.plan_hash = last.plan_hash();
@@ -119,7 +120,7 @@ std::string RunFile::WhatTheLogHolds() const {
   return parts.empty() ? "no step" : absl::StrJoin(parts, "; ");
 }
 
-absl::StatusOr<std::optional<AuditRecord>> RunFile::RecordOf(
+absl::StatusOr<std::optional<audit::AuditRecord>> RunFile::RecordOf(
     Position position, uint32_t rank_of, uint32_t world_of) const {
   for (auto it = log.segments.rbegin(); it != log.segments.rend(); ++it) {
     const AuditRun& run = it->run;
@@ -133,12 +134,13 @@ absl::StatusOr<std::optional<AuditRecord>> RunFile::RecordOf(
         NumberOf(position.epoch, position.step, run.steps_per_epoch());
     if (!from.has_value() || !at.has_value()) continue;
     if (*at < *from || *at - *from >= it->records) continue;
-    std::optional<AuditRecord> found;
-    MR_RETURN_IF_ERROR(ReadAuditRecords(
-        *it, *at - *from, 1, [&found](const AuditRecord& r) { found = r; }));
+    std::optional<audit::AuditRecord> found;
+    MR_RETURN_IF_ERROR(audit::ReadAuditRecords(
+        *it, *at - *from, 1,
+        [&found](const audit::AuditRecord& r) { found = r; }));
     return found;
   }
-  return std::optional<AuditRecord>();
+  return std::optional<audit::AuditRecord>();
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

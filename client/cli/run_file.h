@@ -19,7 +19,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct RunFile {
   PipelineSpec spec;  // resolved
@@ -28,15 +28,14 @@ struct RunFile {
   std::string endpoint;
   uint32_t world_size = 1;
   uint32_t rank = 0;
-  AuditFile log;  // empty for a summary
+  audit::AuditFile log;  // empty for a summary
 
   // Only a log also holds the steps that were received.
   bool is_log() const { return !log.segments.empty(); }
 
   // The last record of that step; nothing when the log has none.
-  absl::StatusOr<std::optional<AuditRecord>> RecordOf(Position position,
-                                                      uint32_t rank_of,
-                                                      uint32_t world_of) const;
+  absl::StatusOr<std::optional<audit::AuditRecord>> RecordOf(
+      Position position, uint32_t rank_of, uint32_t world_of) const;
 
   // The steps in the log: "rank 3 of 4: epoch 0 step 10 to epoch 1 step 20".
   // The last segments, joined by "; ".
@@ -47,6 +46,6 @@ struct RunFile {
 // InvalidArgument, DataLoss: the file is none of these, or has no pipeline.
 absl::StatusOr<RunFile> ReadRunFile(const std::string& path);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_RUN_FILE_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // Value -> the servers with this value.
@@ -22,11 +22,12 @@ std::string Text(const Holders& holders) {
 
 }  // namespace
 
-std::vector<std::string> Disagreements(absl::Span<const ServerStatus> servers) {
+std::vector<std::string> Disagreements(
+    absl::Span<const receive::ServerStatus> servers) {
   std::map<std::string, Holders> datasets;
   Holders revisions;
   Holders decoders;
-  for (const ServerStatus& server : servers) {
+  for (const receive::ServerStatus& server : servers) {
     if (!server.status.ok()) continue;
     const GetStatusResponse& status = *server.status;
     for (const DatasetSummary& dataset : status.datasets()) {
@@ -63,4 +64,4 @@ std::vector<std::string> Disagreements(absl::Span<const ServerStatus> servers) {
   return found;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

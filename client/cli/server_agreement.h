@@ -18,11 +18,12 @@
 #include "absl/types/span.h"
 #include "client/receive/server_queries.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // One sentence each; empty: the servers agree.
-std::vector<std::string> Disagreements(absl::Span<const ServerStatus> servers);
+std::vector<std::string> Disagreements(
+    absl::Span<const receive::ServerStatus> servers);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_SERVER_AGREEMENT_H_

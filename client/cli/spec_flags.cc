@@ -15,14 +15,14 @@
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr uint64_t kDefaultBatchSize = 64;
 
 }  // namespace
 
-void SpecFlags::AddTo(FlagSet& flags) {
+void SpecFlags::AddTo(program::FlagSet& flags) {
   flags.Group("What to load");
   loader.AddEndpoint(flags);
   flags.Add("dataset", &dataset, "NAME",
@@ -97,7 +97,8 @@ absl::Status SpecFlags::Validate() const {
 
 absl::Status SpecFlags::ValidateHow() const {
   if (!loader.options.endpoint.empty()) {
-    MR_RETURN_IF_ERROR(ParseEndpoint(loader.options.endpoint).status());
+    MR_RETURN_IF_ERROR(
+        receive::ParseEndpoint(loader.options.endpoint).status());
   }
   return loader.Validate();
 }
@@ -164,8 +165,8 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   } else {
     MR_ASSIGN_OR_RETURN(
         const DatasetInfo info,
-        OfRequest(DescribeDataset(loader.options.endpoint, dataset,
-                                  loader.options.open_timeout)));
+        OfRequest(receive::DescribeDataset(loader.options.endpoint, dataset,
+                                           loader.options.open_timeout)));
     spec.set_preset(info.train_preset());
   }
   if (!dataset.empty()) {
@@ -199,4 +200,4 @@ absl::StatusOr<PipelineSpec> SpecFlags::MakeSpec() const {
   return spec;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -26,10 +26,10 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct SpecFlags {
-  LoaderFlags loader;  // how to load
+  flags::LoaderFlags loader;  // how to load
   std::string dataset;
   std::string preset;
   std::string pipeline;
@@ -42,7 +42,7 @@ struct SpecFlags {
   // a file.
   std::optional<PipelineSpec> base;
 
-  void AddTo(FlagSet& flags);
+  void AddTo(program::FlagSet& flags);
 
   // InvalidArgument: a flag is missing or contradicts another.
   absl::Status Validate() const;
@@ -87,6 +87,6 @@ absl::Status CheckShares(const PipelineSpec& spec, uint32_t world);
 // InvalidArgument: --rank is not one of --world ranks.
 absl::Status CheckRank(uint32_t rank, uint32_t world);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_SPEC_FLAGS_H_

@@ -23,7 +23,7 @@
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // Of an id, which is random: enough to tell clients apart.
@@ -49,9 +49,9 @@ uint64_t InUse(const GetStatusResponse& status) {
 
 // The earlier status of the same server; empty without one, or when the server
 // restarted since.
-GetStatusResponse Before(const std::vector<ServerStatus>& earlier,
-                         const ServerStatus& server) {
-  for (const ServerStatus& one : earlier) {
+GetStatusResponse Before(const std::vector<receive::ServerStatus>& earlier,
+                         const receive::ServerStatus& server) {
+  for (const receive::ServerStatus& one : earlier) {
     if (one.address == server.address && one.status.ok() &&
         one.status->uptime_seconds() <= server.status->uptime_seconds()) {
       return *one.status;
@@ -60,8 +60,8 @@ GetStatusResponse Before(const std::vector<ServerStatus>& earlier,
   return GetStatusResponse();
 }
 
-std::string ServerJson(const ServerStatus& server,
-                       const std::vector<ServerStatus>& earlier) {
+std::string ServerJson(const receive::ServerStatus& server,
+                       const std::vector<receive::ServerStatus>& earlier) {
   JsonObject json;
   json.Add("address", server.address);
   if (!server.status.ok()) {
@@ -69,13 +69,14 @@ std::string ServerJson(const ServerStatus& server,
   }
   AddFields(*server.status, &json);
   const std::string verdict =
-      ServerVerdict(Before(earlier, server), *server.status);
+      diagnosis::ServerVerdict(Before(earlier, server), *server.status);
   return json.Add("verdict", verdict).Json();
 }
 
 // The row of the work in between, or since the start of the server.
-std::vector<std::string> Work(const ServerStatus& server,
-                              const std::vector<ServerStatus>& earlier) {
+std::vector<std::string> Work(
+    const receive::ServerStatus& server,
+    const std::vector<receive::ServerStatus>& earlier) {
   const GetStatusResponse& s = *server.status;
   const GetStatusResponse before = Before(earlier, server);
   const double seconds = s.uptime_seconds() - before.uptime_seconds();
@@ -94,12 +95,12 @@ std::vector<std::string> Work(const ServerStatus& server,
       absl::StrCat(s.revoked_batches()),
       absl::StrCat(s.refused_connections()),
       absl::StrCat(s.stalled_connections()),
-      StageShares(before, s),
-      ServerVerdict(before, s)};
+      diagnosis::StageShares(before, s),
+      diagnosis::ServerVerdict(before, s)};
 }
 
-std::string ServersText(const std::vector<ServerStatus>& servers,
-                        const std::vector<ServerStatus>& earlier) {
+std::string ServersText(const std::vector<receive::ServerStatus>& servers,
+                        const std::vector<receive::ServerStatus>& earlier) {
   std::vector<std::vector<std::string>> work = {
       {"SERVER", "SAMPLES/S", "PAYLOAD", "BLOCKED", "WAIT FOR MEMORY",
        "CANCELLED", "REVOKED", "REFUSED CONNECTIONS", "STALLED CONNECTIONS",
@@ -122,7 +123,7 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
        "SERVER", "ADVICE"}};
   std::vector<std::vector<std::string>> operators = {
       {"OPERATOR", "KIND", "VERSION", "LIBRARY", "SERVER", "FILE"}};
-  for (const ServerStatus& server : servers) {
+  for (const receive::ServerStatus& server : servers) {
     if (!server.status.ok()) {
       rows.push_back(
           {server.address, std::string(server.status.status().message())});
@@ -162,7 +163,7 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
                                      FormatByteSize(share.share_bytes())),
                         absl::StrCat(share.connections()),
                         absl::StrCat(share.waiting_clients()), server.address,
-                        RaiseBudget(share)});
+                        diagnosis::RaiseBudget(share)});
     }
     for (const DatasetSummary& dataset : s.datasets()) {
       datasets.push_back({dataset.name(), dataset.format(),
@@ -185,15 +186,17 @@ std::string ServersText(const std::vector<ServerStatus>& servers,
            server.address, bad.reason()});
     }
   }
-  std::string text = Table(rows);
-  if (work.size() > 1) absl::StrAppend(&text, "\n", Table(work));
-  if (changes.size() > 1) absl::StrAppend(&text, "\n", Table(changes));
-  if (clients.size() > 1) absl::StrAppend(&text, "\n", Table(clients));
-  if (shares.size() > 1) absl::StrAppend(&text, "\n", Table(shares));
-  if (datasets.size() > 1) absl::StrAppend(&text, "\n", Table(datasets));
-  if (operators.size() > 1) absl::StrAppend(&text, "\n", Table(operators));
+  std::string text = program::Table(rows);
+  if (work.size() > 1) absl::StrAppend(&text, "\n", program::Table(work));
+  if (changes.size() > 1) absl::StrAppend(&text, "\n", program::Table(changes));
+  if (clients.size() > 1) absl::StrAppend(&text, "\n", program::Table(clients));
+  if (shares.size() > 1) absl::StrAppend(&text, "\n", program::Table(shares));
+  if (datasets.size() > 1)
+    absl::StrAppend(&text, "\n", program::Table(datasets));
+  if (operators.size() > 1)
+    absl::StrAppend(&text, "\n", program::Table(operators));
   if (bad_samples.size() > 1) {
-    absl::StrAppend(&text, "\n", Table(bad_samples));
+    absl::StrAppend(&text, "\n", program::Table(bad_samples));
   }
   return text;
 }
@@ -205,7 +208,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   bool json = false;
   absl::Duration timeout = absl::Seconds(5);
   absl::Duration interval;
-  FlagSet flags(
+  program::FlagSet flags(
       {.command = "millrace status",
        .summary = "Prints the state and the load of data servers. Fails when "
                   "a server does not answer, and when servers hold different "
@@ -231,19 +234,19 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
     return UsageError(
         absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing"));
   }
-  MR_RETURN_IF_ERROR(UsageError(ParseEndpoint(endpoint).status()));
-  std::vector<ServerStatus> earlier;
+  MR_RETURN_IF_ERROR(UsageError(receive::ParseEndpoint(endpoint).status()));
+  std::vector<receive::ServerStatus> earlier;
   if (interval > absl::ZeroDuration()) {
-    MR_ASSIGN_OR_RETURN(earlier, GetServerStatus(endpoint, timeout));
+    MR_ASSIGN_OR_RETURN(earlier, receive::GetServerStatus(endpoint, timeout));
     absl::SleepFor(interval);
   }
-  MR_ASSIGN_OR_RETURN(const std::vector<ServerStatus> servers,
-                      GetServerStatus(endpoint, timeout));
+  MR_ASSIGN_OR_RETURN(const std::vector<receive::ServerStatus> servers,
+                      receive::GetServerStatus(endpoint, timeout));
   const std::vector<std::string> disagreements = Disagreements(servers);
   std::string silent;
   size_t answered = 0;
   size_t refused = 0;  // answered with an error
-  for (const ServerStatus& server : servers) {
+  for (const receive::ServerStatus& server : servers) {
     if (server.status.ok()) {
       ++answered;
       continue;
@@ -260,7 +263,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
     JsonObject object;
     object.Add("endpoint", endpoint);
     object.AddJson("servers",
-                   JsonList(servers, [&](const ServerStatus& server) {
+                   JsonList(servers, [&](const receive::ServerStatus& server) {
                      return ServerJson(server, earlier);
                    }));
     object.Add("disagreements", disagreements);
@@ -270,7 +273,7 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
   }
   if (silent.empty()) {
     std::vector<std::string> wrong = disagreements;
-    for (const ServerStatus& server : servers) {
+    for (const receive::ServerStatus& server : servers) {
       for (const DatasetSummary& dataset : server.status->datasets()) {
         if (dataset.fault().empty()) continue;
         wrong.push_back(absl::StrCat("server ", server.address,
@@ -297,4 +300,4 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
       "reached"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

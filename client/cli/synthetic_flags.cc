@@ -9,7 +9,7 @@
 #include "proto/dtype.h"
 #include "proto/synthetic.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr uint32_t kDefaultReadyBatches = 4;
@@ -17,7 +17,7 @@ constexpr int64_t kClasses = 1000;
 
 }  // namespace
 
-void SyntheticFlags::AddTo(FlagSet& flags) {
+void SyntheticFlags::AddTo(program::FlagSet& flags) {
   const std::vector<std::string> wanted = {"synthetic", "synthetic_latency_us"};
   flags.Group("Synthetic data, instead of a dataset");
   flags.Add("synthetic", &synthetic, "",
@@ -88,4 +88,4 @@ absl::StatusOr<PipelineSpec> SyntheticFlags::MakeSpec() const {
       absl::StrCat("flag --", flag, ": ", checked.message()));
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -22,7 +22,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct SyntheticFlags {
   bool synthetic = false;
@@ -32,7 +32,7 @@ struct SyntheticFlags {
   std::string dtype = "uint8";
   uint64_t samples = 1'000'000'000;
 
-  void AddTo(FlagSet& flags);
+  void AddTo(program::FlagSet& flags);
 
   // Whether the flags request synthetic data.
   bool wanted() const { return synthetic || latency_us > 0; }
@@ -43,6 +43,6 @@ struct SyntheticFlags {
   absl::StatusOr<PipelineSpec> MakeSpec() const;
 };
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_SYNTHETIC_FLAGS_H_

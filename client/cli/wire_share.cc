@@ -6,7 +6,7 @@
 
 #include "client/diagnosis/server_times.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // Nothing: no whole batch arrived in between.
@@ -20,8 +20,8 @@ std::optional<double> ShareOfArrivals(
     const double bytes_a_batch = static_cast<double>(after[i].payload_bytes) /
                                  static_cast<double>(after[i].batches);
     wire += static_cast<double>(after[i].wire_bytes - before[i].wire_bytes);
-    for (const ServerTimes& server :
-         Difference(after[i].by_server, before[i].by_server)) {
+    for (const diagnosis::ServerTimes& server :
+         diagnosis::Difference(after[i].by_server, before[i].by_server)) {
       arrived += bytes_a_batch * static_cast<double>(server.batches);
     }
   }
@@ -38,4 +38,4 @@ double WireShare(const std::vector<HostLoader::Stats>& before,
       .value_or(0);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -13,7 +13,7 @@
 
 #include "client/prefetch/host_loader.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // 0 to 1, of the batches that arrived between `before` and `after`. Where none
 // arrived, because all consumed batches had arrived before, of all batches that
@@ -24,6 +24,6 @@ namespace millrace {
 double WireShare(const std::vector<HostLoader::Stats>& before,
                  const std::vector<HostLoader::Stats>& after);
 
-}  // namespace millrace
+}  // namespace millrace::cli
 
 #endif  // MILLRACE_CLIENT_CLI_WIRE_SHARE_H_

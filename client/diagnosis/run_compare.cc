@@ -10,7 +10,7 @@
 #include "client/diagnosis/run_verdict.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 // A larger rise of the loss, or fall of the accuracy, is reported.
@@ -166,4 +166,4 @@ Comparison CompareRuns(const RunSummary& before, const RunSummary& after) {
   return comparison;
 }
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis

@@ -23,7 +23,7 @@
 
 #include "client/diagnosis/run_summary.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 
 // Seconds per sample, over the epochs that count.
 struct EpochSpread {
@@ -50,6 +50,6 @@ struct Comparison {
 
 Comparison CompareRuns(const RunSummary& before, const RunSummary& after);
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis
 
 #endif  // MILLRACE_CLIENT_DIAGNOSIS_RUN_COMPARE_H_

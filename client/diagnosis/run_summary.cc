@@ -15,7 +15,7 @@
 #include "common/read_file.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 using ::google::protobuf::Struct;
@@ -293,4 +293,4 @@ absl::StatusOr<RunSummary> ReadRunSummary(const std::string& path) {
   return ParseRunSummary(text, path);
 }
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis

@@ -25,7 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "client/diagnosis/run_times.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 
 // What became of damaged samples.
 struct BadSampleSummary {
@@ -121,6 +121,6 @@ absl::StatusOr<RunSummary> ParseRunSummary(const std::string& json,
 // Also NotFound and others: the file cannot be read.
 absl::StatusOr<RunSummary> ReadRunSummary(const std::string& path);
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis
 
 #endif  // MILLRACE_CLIENT_DIAGNOSIS_RUN_SUMMARY_H_

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 
 double RunTimes::compute_seconds() const {
   const double waits_in_backward =
@@ -70,4 +70,4 @@ std::string PartsText(const RunTimes& t) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis

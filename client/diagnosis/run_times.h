@@ -19,7 +19,7 @@
 
 #include "client/diagnosis/wait_verdict.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 
 struct RunTimes {
   double seconds = 0;  // wall clock
@@ -76,6 +76,6 @@ struct RunTimes {
 // "data 12 %, forward 31 %, backward 45 %, optimiser 8 %; CPU 190 % of 400 %".
 std::string PartsText(const RunTimes& times);
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis
 
 #endif  // MILLRACE_CLIENT_DIAGNOSIS_RUN_TIMES_H_

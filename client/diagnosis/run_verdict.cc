@@ -12,7 +12,7 @@
 #include "common/clean_text.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 // In the order of RunPart.
@@ -508,4 +508,4 @@ std::vector<Finding> JudgeRun(const RunSummary& run) {
   return findings;
 }
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis

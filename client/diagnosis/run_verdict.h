@@ -53,7 +53,7 @@
 #include "absl/strings/string_view.h"
 #include "client/diagnosis/run_summary.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 
 enum class RunPart {
   // Waits for data, by their cause.
@@ -85,7 +85,7 @@ struct Finding {
   double share = 0;  // of the time, 0 to 1
   // Upper bound of the speed-up. 0: no bound is given; 1: the cost is unknown.
   double max_gain = 1;
-  std::string text;  // one sentence with the figure
+  std::string text;                 // one sentence with the figure
   std::vector<std::string> advice;  // empty for a run that is too short
 };
 
@@ -116,6 +116,6 @@ std::vector<Finding> JudgeRun(const RunSummary& run);
 // be given; empty where there is nothing to say.
 std::string GainText(const Finding& finding);
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis
 
 #endif  // MILLRACE_CLIENT_DIAGNOSIS_RUN_VERDICT_H_

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 constexpr double ServerTimes::*kSums[] = {
@@ -54,4 +54,4 @@ std::vector<ServerTimes> Difference(const std::vector<ServerTimes>& after,
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis

@@ -19,7 +19,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 
 struct ServerTimes {
   std::string address;   // as the endpoint names it
@@ -52,6 +52,6 @@ struct ServerTimes {
 std::vector<ServerTimes> Difference(const std::vector<ServerTimes>& after,
                                     const std::vector<ServerTimes>& before);
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis
 
 #endif  // MILLRACE_CLIENT_DIAGNOSIS_SERVER_TIMES_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 constexpr double kBusy = 0.75;
@@ -110,4 +110,4 @@ std::string ServerVerdict(const GetStatusResponse& before,
   return absl::StrCat(share, ": spare capacity");
 }
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis

@@ -19,7 +19,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 
 // The share of the worker threads' time that they worked, 0 to 1. Absent: an
 // earlier version does not report it, or no time has passed.
@@ -38,6 +38,6 @@ std::string RaiseBudget(const FullShare& share);
 std::string ServerVerdict(const GetStatusResponse& before,
                           const GetStatusResponse& after);
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis
 
 #endif  // MILLRACE_CLIENT_DIAGNOSIS_SERVER_VERDICT_H_

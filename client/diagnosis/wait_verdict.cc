@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 // In the order of WaitCause.
@@ -301,4 +301,4 @@ WaitVerdict JudgeWait(const WaitReport& report) {
   return verdict;
 }
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis

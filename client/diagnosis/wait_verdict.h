@@ -50,7 +50,7 @@
 #include "absl/strings/string_view.h"
 #include "client/diagnosis/server_times.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 
 enum class WaitCause {
   kConsumer,  // the consumer hardly waited: its own work takes the time
@@ -128,6 +128,6 @@ WaitVerdict JudgeWait(const WaitReport& report);
 // Of one server, over `elapsed_seconds`.
 WaitCause CauseAt(const ServerTimes& server, double elapsed_seconds);
 
-}  // namespace millrace
+}  // namespace millrace::diagnosis
 
 #endif  // MILLRACE_CLIENT_DIAGNOSIS_WAIT_VERDICT_H_

@@ -5,21 +5,21 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
-namespace millrace {
+namespace millrace::flags {
 
-void LoaderFlags::AddEndpoint(FlagSet& flags) {
+void LoaderFlags::AddEndpoint(program::FlagSet& flags) {
   flags.Add("endpoint", &options.endpoint, "HOST:PORT[,...]",
             "Data servers; a DNS name may resolve to several");
 }
 
-void LoaderFlags::AddPrefetch(FlagSet& flags) {
+void LoaderFlags::AddPrefetch(program::FlagSet& flags) {
   flags.Add("window", &options.window, "N",
             "Batches that are requested ahead; 0: adjusted automatically");
   flags.Add("data_timeout", &options.next_timeout, "TIME",
             "Max time to wait for a batch; then the run ends");
 }
 
-void LoaderFlags::AddConnection(FlagSet& flags) {
+void LoaderFlags::AddConnection(program::FlagSet& flags) {
   flags
       .Add(
           "same_host",
@@ -43,13 +43,13 @@ void LoaderFlags::AddConnection(FlagSet& flags) {
             "another server");
 }
 
-void LoaderFlags::AddVerification(FlagSet& flags) {
+void LoaderFlags::AddVerification(program::FlagSet& flags) {
   flags.Add("verify_payload", &options.verify_payload, "",
             "Compare each batch with a digest that its server sends, so that "
             "no batch with a flipped bit is used");
 }
 
-void LoaderFlags::AddHedging(FlagSet& flags) {
+void LoaderFlags::AddHedging(program::FlagSet& flags) {
   flags.Add("hedge_share", &options.hedge_share, "SHARE",
             "Upper bound of the share of steps that are requested from a "
             "second server because they are late; 0: never");
@@ -58,8 +58,8 @@ void LoaderFlags::AddHedging(FlagSet& flags) {
           "hedge_floor",
           [this](absl::string_view text) {
             hedge_floor_given_ = true;
-            return FlagSet::ParseTime(text, /*may_be_zero=*/true,
-                                      &options.hedge_floor);
+            return program::FlagSet::ParseTime(text, /*may_be_zero=*/true,
+                                               &options.hedge_floor);
           },
           "TIME", "Minimum time before a step counts as late; 0: no minimum")
       .Default(absl::FormatDuration(options.hedge_floor));
@@ -91,4 +91,4 @@ absl::string_view SameHostWord(SameHost same_host) {
   return same_host == SameHost::kRequire ? "require" : "off";
 }
 
-}  // namespace millrace
+}  // namespace millrace::flags

@@ -23,7 +23,7 @@
 #include "client/prefetch/loader_options.h"
 #include "common/program/flag_set.h"
 
-namespace millrace {
+namespace millrace::flags {
 
 class LoaderFlags {
  public:
@@ -32,14 +32,14 @@ class LoaderFlags {
 
   // Each adds its flags under the current heading. A program adds the flags
   // that have an effect in it.
-  void AddEndpoint(FlagSet& flags);      // --endpoint
-  void AddPrefetch(FlagSet& flags);      // --window, --data_timeout
-  void AddVerification(FlagSet& flags);  // --verify_payload
+  void AddEndpoint(program::FlagSet& flags);      // --endpoint
+  void AddPrefetch(program::FlagSet& flags);      // --window, --data_timeout
+  void AddVerification(program::FlagSet& flags);  // --verify_payload
   // --same_host, --timeout, --step_timeout
-  void AddConnection(FlagSet& flags);
+  void AddConnection(program::FlagSet& flags);
   // --hedge_share, --hedge_floor: for programs that receive more than single
   // batches, because a loader hedges after 32 steps at the earliest.
-  void AddHedging(FlagSet& flags);
+  void AddHedging(program::FlagSet& flags);
 
   // InvalidArgument: names the flag. Requires no --endpoint.
   absl::Status Validate() const;
@@ -52,6 +52,6 @@ class LoaderFlags {
 SameHost SameHostOf(absl::string_view word);  // any other word: kOff
 absl::string_view SameHostWord(SameHost same_host);
 
-}  // namespace millrace
+}  // namespace millrace::flags
 
 #endif  // MILLRACE_CLIENT_FLAGS_LOADER_FLAGS_H_

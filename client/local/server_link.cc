@@ -9,22 +9,22 @@
 #include "common/packet_socket.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::local {
 namespace {
 
 absl::Status RefusalError(uint64_t why) {
-  switch (static_cast<SameHostRefusal>(why)) {
-    case SameHostRefusal::kVersion:
+  switch (static_cast<wire::SameHostRefusal>(why)) {
+    case wire::SameHostRefusal::kVersion:
       return absl::FailedPreconditionError(
           "it has another version of the protocol for shared memory");
-    case SameHostRefusal::kOtherServer:
+    case wire::SameHostRefusal::kOtherServer:
       return absl::UnavailableError(
           "another server listens under the name of its socket");
-    case SameHostRefusal::kOtherUser:
+    case wire::SameHostRefusal::kOtherUser:
       return absl::PermissionDeniedError(
           "it runs as another user; give it a --local_socket=PATH that both "
           "users may use");
-    case SameHostRefusal::kTooMany:
+    case wire::SameHostRefusal::kTooMany:
       return absl::ResourceExhaustedError(
           "it already shares memory with the max number of clients");
   }
@@ -35,14 +35,14 @@ absl::Status RefusalError(uint64_t why) {
 
 absl::StatusOr<std::shared_ptr<ServerLink>> ServerLink::Connect(
     const SameHostOffer& offer) {
-  SameHostMessage hello{.kind = SameHostKind::kHello,
-                        .number = kSameHostVersion};
+  wire::SameHostMessage hello{.kind = wire::SameHostKind::kHello,
+                              .number = wire::kSameHostVersion};
   if (offer.nonce().size() != hello.id.size()) {
     return absl::DataLossError("its offer to share memory is malformed");
   }
   std::memcpy(hello.id.data(), offer.nonce().data(), hello.id.size());
   MR_ASSIGN_OR_RETURN(UniqueFd socket, ConnectForPackets(offer.socket()));
-  MR_RETURN_IF_ERROR(SendPacket(socket.get(), EncodeSameHost(hello)));
+  MR_RETURN_IF_ERROR(SendPacket(socket.get(), wire::EncodeSameHost(hello)));
   // The constructor is private.
   return std::shared_ptr<ServerLink>(
       new ServerLink(std::move(socket), offer.nonce()));
@@ -50,7 +50,7 @@ absl::StatusOr<std::shared_ptr<ServerLink>> ServerLink::Connect(
 
 ServerLink::State ServerLink::Poll() {
   while (state_ != State::kEnded) {
-    char packet[kSameHostMessageBytes + 1];
+    char packet[wire::kSameHostMessageBytes + 1];
     size_t bytes = 0;
     UniqueFd attached;
     const Received received =
@@ -60,8 +60,8 @@ ServerLink::State ServerLink::Poll() {
       Break(absl::UnavailableError("it has ended the link"));
       break;
     }
-    SameHostMessage message;
-    if (!DecodeSameHost({packet, bytes}, &message)) {
+    wire::SameHostMessage message;
+    if (!wire::DecodeSameHost({packet, bytes}, &message)) {
       Break(absl::DataLossError(
           absl::StrCat("it sent a message of ", bytes, " bytes")));
       break;
@@ -71,18 +71,18 @@ ServerLink::State ServerLink::Poll() {
   return state_;
 }
 
-void ServerLink::OnMessage(const SameHostMessage& message,
+void ServerLink::OnMessage(const wire::SameHostMessage& message,
                            const UniqueFd& attached) {
   switch (message.kind) {
-    case SameHostKind::kWelcome:
+    case wire::SameHostKind::kWelcome:
       if (state_ != State::kGreeting) break;
       id_ = message.id;
       state_ = State::kReady;
       return;
-    case SameHostKind::kRefused:
+    case wire::SameHostKind::kRefused:
       Break(RefusalError(message.number));
       return;
-    case SameHostKind::kSlot: {
+    case wire::SameHostKind::kSlot: {
       if (state_ != State::kReady || !attached.ok() ||
           slots_.count(message.slot) > 0) {
         break;
@@ -96,11 +96,12 @@ void ServerLink::OnMessage(const SameHostMessage& message,
       slots_[message.slot] = std::make_shared<SealedMemory>(*std::move(memory));
       return;
     }
-    case SameHostKind::kDrop:
+    case wire::SameHostKind::kDrop:
       if (slots_.erase(message.slot) == 0) break;
       if (absl::Status sent = SendPacket(
-              socket_.get(), EncodeSameHost({.kind = SameHostKind::kGone,
-                                             .slot = message.slot}));
+              socket_.get(),
+              wire::EncodeSameHost(
+                  {.kind = wire::SameHostKind::kGone, .slot = message.slot}));
           !sent.ok()) {
         Break(std::move(sent));
       }
@@ -154,10 +155,10 @@ absl::StatusOr<ServerLink::Found> ServerLink::Find(const SharedPayload& shared,
 }
 
 void ServerLink::Release(uint64_t slot, uint64_t generation) {
-  const absl::Status sent =
-      SendPacket(socket_.get(), EncodeSameHost({.kind = SameHostKind::kRelease,
-                                                .slot = slot,
-                                                .number = generation}));
+  const absl::Status sent = SendPacket(
+      socket_.get(), wire::EncodeSameHost({.kind = wire::SameHostKind::kRelease,
+                                           .slot = slot,
+                                           .number = generation}));
   // A slot that cannot be given back would be lost to the server while the link
   // lives, so the link ends. Poll() notices.
   if (!sent.ok()) shutdown(socket_.get(), SHUT_RDWR);
@@ -166,10 +167,10 @@ void ServerLink::Release(uint64_t slot, uint64_t generation) {
 void ServerLink::EndCall(uint64_t call, uint64_t seen) {
   if (state_ != State::kReady) return;
   absl::Status sent = SendPacket(
-      socket_.get(),
-      EncodeSameHost(
-          {.kind = SameHostKind::kEndCall, .slot = call, .number = seen}));
+      socket_.get(), wire::EncodeSameHost({.kind = wire::SameHostKind::kEndCall,
+                                           .slot = call,
+                                           .number = seen}));
   if (!sent.ok()) Break(std::move(sent));
 }
 
-}  // namespace millrace
+}  // namespace millrace::local

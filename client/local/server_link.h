@@ -33,7 +33,7 @@
 #include "proto/names.h"
 #include "proto/wire/same_host.h"
 
-namespace millrace {
+namespace millrace::local {
 
 class ServerLink : public std::enable_shared_from_this<ServerLink> {
  public:
@@ -74,7 +74,8 @@ class ServerLink : public std::enable_shared_from_this<ServerLink> {
  private:
   ServerLink(UniqueFd socket, std::string nonce)
       : socket_(std::move(socket)), nonce_(std::move(nonce)) {}
-  void OnMessage(const SameHostMessage& message, const UniqueFd& attached);
+  void OnMessage(const wire::SameHostMessage& message,
+                 const UniqueFd& attached);
   void Break(absl::Status why);
   void Release(uint64_t slot, uint64_t generation);
 
@@ -82,10 +83,10 @@ class ServerLink : public std::enable_shared_from_this<ServerLink> {
   const std::string nonce_;
   State state_ = State::kGreeting;
   absl::Status status_;
-  SameHostId id_ = {};
+  wire::SameHostId id_ = {};
   std::map<uint64_t, std::shared_ptr<SealedMemory>> slots_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::local
 
 #endif  // MILLRACE_CLIENT_LOCAL_SERVER_LINK_H_

@@ -7,11 +7,12 @@
 #include "client/prefetch/sequence.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
-absl::Status BatchAssembly::Begin(const FrameView& frame,
+absl::Status BatchAssembly::Begin(const wire::FrameView& frame,
                                   const AskedSteps& steps,
-                                  BatchExpectation expect, absl::Time now) {
+                                  wire::BatchExpectation expect,
+                                  absl::Time now) {
   const BatchHeader& header = frame.header;
   if (begun_) {
     return absl::DataLossError(absl::StrCat("the batch of step ", header.step(),
@@ -27,7 +28,7 @@ absl::Status BatchAssembly::Begin(const FrameView& frame,
   }
   expect.epoch = header.epoch();
   expect.step = header.step();
-  MR_RETURN_IF_ERROR(ValidateBatchHeader(header, expect));
+  MR_RETURN_IF_ERROR(wire::ValidateBatchHeader(header, expect));
   begun_ = true;
   begun_at_ = now;
   position_ = {header.epoch(), header.step()};
@@ -37,7 +38,7 @@ absl::Status BatchAssembly::Begin(const FrameView& frame,
   return absl::OkStatus();
 }
 
-void BatchAssembly::Want(FrameView* frame, uint8_t* slot, bool verify) {
+void BatchAssembly::Want(wire::FrameView* frame, uint8_t* slot, bool verify) {
   wanted_ = true;
   batch_.slot = slot;
   batch_.header = std::move(frame->header);
@@ -52,7 +53,7 @@ void BatchAssembly::Want(FrameView* frame, uint8_t* slot, bool verify) {
 
 // Hashes the source of the copy where possible: it is still in the processor's
 // caches. The destination is not, when the copy of a large batch bypasses them.
-void BatchAssembly::AddToDigest(const FrameView& frame) {
+void BatchAssembly::AddToDigest(const wire::FrameView& frame) {
   if (frame.compression != COMPRESSION_NONE) {
     digest_->Add(batch_.slot + received_, frame.payload_bytes());
     return;
@@ -62,7 +63,7 @@ void BatchAssembly::AddToDigest(const FrameView& frame) {
   }
 }
 
-absl::Status BatchAssembly::Add(FrameView& frame) {
+absl::Status BatchAssembly::Add(wire::FrameView& frame) {
   if (!frame.has_header && (!begun_ || frame.step != position_.step)) {
     return absl::DataLossError(
         absl::StrCat("a frame of step ", frame.step,
@@ -81,7 +82,7 @@ absl::Status BatchAssembly::Add(FrameView& frame) {
                                             " bytes of the batch were there"));
   }
   if (wanted_ && batch_.slot != nullptr) {
-    MR_RETURN_IF_ERROR(CopyFrameData(
+    MR_RETURN_IF_ERROR(wire::CopyFrameData(
         frame, {batch_.slot, static_cast<size_t>(payload_bytes_)}));
     if (digest_ != nullptr) AddToDigest(frame);
   } else if (wanted_) {
@@ -109,7 +110,7 @@ absl::Span<const uint8_t> BatchAssembly::Payload() const {
 absl::Status BatchAssembly::Finish() {
   begun_ = false;
   if (!wanted_) return absl::OkStatus();
-  MR_RETURN_IF_ERROR(ValidatePayload(batch_.header, Payload()));
+  MR_RETURN_IF_ERROR(wire::ValidatePayload(batch_.header, Payload()));
   if (digest_ != nullptr && digest_->Value() != batch_.header.payload_xxh3()) {
     return absl::DataLossError(absl::StrCat(
         "the payload of ", PositionText(position_),
@@ -130,4 +131,4 @@ uint8_t* BatchAssembly::Drop() {
   return std::exchange(batch_.slot, nullptr);
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

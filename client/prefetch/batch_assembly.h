@@ -38,7 +38,7 @@
 #include "proto/wire/batch_view.h"
 #include "proto/wire/frame_view.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 // A whole batch. The payload is in `shared`, memory of the server; null: in
 // `slot`.
@@ -53,18 +53,18 @@ class BatchAssembly {
   // A frame with a header begins a batch. DataLoss: the previous batch is not
   // whole, the batch is none of `steps`, or the header does not fit the plan,
   // which `expect` describes except for the position.
-  absl::Status Begin(const FrameView& frame, const AskedSteps& steps,
-                     BatchExpectation expect, absl::Time now);
+  absl::Status Begin(const wire::FrameView& frame, const AskedSteps& steps,
+                     wire::BatchExpectation expect, absl::Time now);
 
   // After Begin(): the batch is needed. Its payload goes to `slot`, which has
   // max_payload_bytes. Null: the frame shares the memory of the whole payload,
   // which is delivered in place. Takes the header out of `frame`. With
   // `verify`, the payload is compared with the digest in the header.
-  void Want(FrameView* frame, uint8_t* slot, bool verify);
+  void Want(wire::FrameView* frame, uint8_t* slot, bool verify);
 
   // Adds the payload of a frame, the first one included. DataLoss: it does not
   // continue the payload so far.
-  absl::Status Add(FrameView& frame);
+  absl::Status Add(wire::FrameView& frame);
 
   bool whole() const { return received_ == payload_bytes_; }
 
@@ -94,7 +94,7 @@ class BatchAssembly {
   uint64_t received() const { return received_; }
 
  private:
-  void AddToDigest(const FrameView& frame);
+  void AddToDigest(const wire::FrameView& frame);
   // The payload of a whole batch.
   absl::Span<const uint8_t> Payload() const;
 
@@ -109,6 +109,6 @@ class BatchAssembly {
   std::unique_ptr<RunningDigest> digest_;  // null: no comparison
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_BATCH_ASSEMBLY_H_

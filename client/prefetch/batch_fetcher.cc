@@ -15,7 +15,7 @@
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 // Min time between two log lines about servers that do not answer, and about
@@ -98,7 +98,7 @@ void BatchFetcher::OnTick() {
   DescribeServers();
 }
 
-void BatchFetcher::OnFrame(CallId id, FrameView& frame) {
+void BatchFetcher::OnFrame(CallId id, wire::FrameView& frame) {
   ApplySeek();
   Call* const call = calls_.Find(id);
   if (call == nullptr) return;
@@ -273,7 +273,7 @@ void BatchFetcher::DescribeServers() {
 
 // --- receiving --------------------------------------------------------------
 
-absl::Status BatchFetcher::Receive(Call& call, FrameView& frame) {
+absl::Status BatchFetcher::Receive(Call& call, wire::FrameView& frame) {
   BatchAssembly& batch = call.batch;
   if (frame.has_header) {
     MR_RETURN_IF_ERROR(batch.Begin(frame, call.steps, expect_, call.frame_at));
@@ -519,4 +519,4 @@ void BatchFetcher::Fail(absl::Status error) {
   queue_->Fail(std::move(error));
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

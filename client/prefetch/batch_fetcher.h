@@ -57,7 +57,7 @@
 #include "proto/wire/batch_view.h"
 #include "proto/wire/frame_view.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class BatchFetcher final : public TransportEvents {
  public:
@@ -90,7 +90,7 @@ class BatchFetcher final : public TransportEvents {
   // --- the transport's thread ----------------------------------------------
 
   void OnServers(absl::Span<const ServerState> servers) override;
-  void OnFrame(CallId id, FrameView& frame) override;
+  void OnFrame(CallId id, wire::FrameView& frame) override;
   void OnCallDone(CallId id, absl::Status status) override;
   void OnTick() override;
 
@@ -117,7 +117,7 @@ class BatchFetcher final : public TransportEvents {
   void Tune();
   void DescribeServers();
 
-  absl::Status Receive(Call& call, FrameView& frame);
+  absl::Status Receive(Call& call, wire::FrameView& frame);
   // A slot for the batch of `call`. Other calls may be filling another slot
   // with the same batch.
   absl::StatusOr<uint8_t*> TakeSlot(const Call& call);
@@ -157,7 +157,7 @@ class BatchFetcher final : public TransportEvents {
   const HostLoaderOptions& options_;
   const uint32_t slots_;
   const uint32_t spares_;
-  BatchExpectation expect_;  // without the position
+  wire::BatchExpectation expect_;  // without the position
   SlotPool* const pool_;
   ReadyQueue* const queue_;
   BatchTransport* const transport_;
@@ -192,6 +192,6 @@ class BatchFetcher final : public TransportEvents {
   absl::Time next_trouble_log_ = absl::InfinitePast();
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_BATCH_FETCHER_H_

@@ -6,7 +6,7 @@
 
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 void CallTable::Restart(const Sequence& sequence) {
   MR_CHECK(calls_.empty()) << "calls of the old place are in flight";
@@ -168,4 +168,4 @@ uint32_t CallTable::SparesUsed() const {
   return slots - static_cast<uint32_t>(numbers.size());
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

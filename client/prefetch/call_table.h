@@ -33,7 +33,7 @@
 #include "client/prefetch/sequence.h"
 #include "client/prefetch/transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class CallTable {
  public:
@@ -176,6 +176,6 @@ class CallTable {
   CallId next_call_ = 1;
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_CALL_TABLE_H_

@@ -3,7 +3,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 constexpr absl::string_view kPayloadUrl = "millrace.client.ConnectionDoubt";
@@ -34,4 +34,4 @@ std::string FailedConnectionsText(uint32_t connections) {
       " connections in a row have failed like this: ", kDamagingLink);
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

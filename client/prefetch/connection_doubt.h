@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 enum class ConnectionDoubt {
   kNone,  // the status comes from the server, or no connection could be made
@@ -51,6 +51,6 @@ inline constexpr absl::string_view kDamagingLink =
 // "3 connections in a row have failed like this: ...". Empty for fewer than 2.
 std::string FailedConnectionsText(uint32_t connections);
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_CONNECTION_DOUBT_H_

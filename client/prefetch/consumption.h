@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "client/diagnosis/server_times.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 struct Consumption {
   uint64_t generation = 0;  // calls of Seek()
@@ -24,9 +24,9 @@ struct Consumption {
   // Minimum, since counting began, of the batches that were ready, from the
   // next one on without a gap, when it asked for a batch.
   uint64_t min_in_hand = 0;
-  const std::vector<ServerTimes>* by_server = nullptr;
+  const std::vector<diagnosis::ServerTimes>* by_server = nullptr;
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_CONSUMPTION_H_

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 constexpr double kQuantile = 0.95;
@@ -36,4 +36,4 @@ void HedgePolicy::Measure() {
   delay_ = std::max(floor_, std::min(*high * kMargin, *middle * kMedians));
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

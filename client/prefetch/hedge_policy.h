@@ -23,7 +23,7 @@
 
 #include "absl/time/time.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class HedgePolicy {
  public:
@@ -71,6 +71,6 @@ class HedgePolicy {
   size_t next_ = 0;                                // entry to write next
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_HEDGE_POLICY_H_

@@ -50,7 +50,7 @@ struct HostBatch : BatchInfo {
 };
 
 struct HostLoaderOptions : LoaderOptions {
-  std::shared_ptr<SlotAllocator> allocator;  // null: plain memory
+  std::shared_ptr<prefetch::SlotAllocator> allocator;  // null: plain memory
   // The consumer promises not to write to HostBatch::payload. Batches in shared
   // memory are then returned in place, without a copy. That memory is
   // read-only: writing to it ends the process. It counts in the server's memory
@@ -94,7 +94,7 @@ class HostLoader {
     // (verify_payload).
     double copy_seconds = 0;
     // Time by stage for each server, servers that are gone included.
-    std::vector<ServerTimes> by_server;
+    std::vector<diagnosis::ServerTimes> by_server;
   };
 
   virtual ~HostLoader() = default;  // closes

@@ -7,7 +7,7 @@
 #include "common/duration_text.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using Call = CallTable::Call;
@@ -235,4 +235,4 @@ std::optional<ServerId> LateSteps::Assign(const Request& request,
   return other;
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

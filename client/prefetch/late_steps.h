@@ -46,7 +46,7 @@
 #include "client/prefetch/server_set.h"
 #include "client/prefetch/transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class LateSteps {
  public:
@@ -124,6 +124,6 @@ class LateSteps {
   HedgePolicy* const hedge_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_LATE_STEPS_H_

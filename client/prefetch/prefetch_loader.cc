@@ -11,7 +11,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 // Joins the two thread domains: the consumer's calls go to `queue_`, the
@@ -151,4 +151,4 @@ absl::StatusOr<std::unique_ptr<HostLoader>> NewPrefetchLoader(
   return loader;
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

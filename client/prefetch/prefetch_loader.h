@@ -27,7 +27,7 @@
 #include "client/prefetch/host_loader.h"
 #include "client/prefetch/transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 // A clock that never jumps. Its zero has no meaning.
 absl::Time MonotonicNow();
@@ -42,6 +42,6 @@ absl::StatusOr<std::unique_ptr<HostLoader>> NewPrefetchLoader(
     std::function<absl::Time()> now = MonotonicNow,
     std::function<void(absl::Duration)> wait = nullptr);
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_PREFETCH_LOADER_H_

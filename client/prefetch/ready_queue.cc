@@ -7,7 +7,7 @@
 #include "common/duration_text.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 // Weight of the newest time in the running mean of the time from batch to
@@ -280,4 +280,4 @@ void ReadyQueue::CountWindowChange(uint64_t changes,
   stats_.window_reason = reason;
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

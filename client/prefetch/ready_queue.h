@@ -42,7 +42,7 @@
 #include "client/prefetch/slot_pool.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class ReadyQueue {
  public:
@@ -204,6 +204,6 @@ class ReadyQueue {
   HostLoader::Stats stats_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_READY_QUEUE_H_

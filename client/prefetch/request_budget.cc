@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::prefetch {
 
 uint64_t RequestBudget::Room() const {
   return std::min(window, slots - std::min(held, slots));
@@ -34,4 +34,4 @@ bool RequestBudget::RoomForCall() const {
   return Free() >= std::max<uint64_t>(1, chunk);
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

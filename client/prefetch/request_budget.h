@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::prefetch {
 
 struct RequestBudget {
   uint64_t next = 0;     // the batch that Next() returns next
@@ -44,6 +44,6 @@ struct RequestBudget {
   uint64_t Servers() const;
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_REQUEST_BUDGET_H_

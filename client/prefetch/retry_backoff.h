@@ -17,7 +17,7 @@
 
 #include "absl/time/time.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 inline constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 inline constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
@@ -36,6 +36,6 @@ inline absl::Duration RetryPause(absl::Duration delay, double random) {
   return delay + delay / 4 * random;
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_RETRY_BACKOFF_H_

@@ -7,7 +7,7 @@
 #include "common/count_text.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 absl::StatusCode FinalCode(absl::StatusCode code) {
@@ -88,4 +88,4 @@ absl::Status FinalDamageError(absl::string_view address,
       stage);
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -32,7 +32,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 enum class FailureAction {
   kRetry,          // the server or the connection to it is gone
@@ -77,6 +77,6 @@ absl::Status FinalDamageError(absl::string_view address,
                               absl::string_view stage,
                               absl::string_view position, uint32_t damages);
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_RETRY_RULE_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 std::string PositionText(Position position) {
   return absl::StrCat("epoch ", position.epoch, " step ", position.step);
@@ -61,4 +61,4 @@ absl::StatusOr<Sequence> Sequence::Seek(Position position, Position start,
                 steps_per_epoch);
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

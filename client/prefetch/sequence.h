@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "client/prefetch/batch_info.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 // "epoch 3 step 17": for errors and logs.
 std::string PositionText(Position position);
@@ -57,6 +57,6 @@ class Sequence {
   uint64_t total_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_SEQUENCE_H_

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/retry_backoff.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 // Even the slowest server keeps this weight, so that the client notices when it
@@ -323,4 +323,4 @@ double ServerSet::Jitter() {
   return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -32,7 +32,7 @@
 #include "absl/types/span.h"
 #include "client/prefetch/transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class ServerSet {
  public:
@@ -164,6 +164,6 @@ class ServerSet {
   std::vector<Server> servers_;  // few: searched one by one
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_SERVER_SET_H_

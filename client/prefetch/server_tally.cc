@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-namespace millrace {
+namespace millrace::prefetch {
 
 size_t ServerTally::Count(absl::string_view address, const BatchHeader& header,
                           bool shared, absl::Time begun_at, absl::Time now) {
@@ -19,7 +19,7 @@ size_t ServerTally::Count(absl::string_view address, const BatchHeader& header,
     times_.emplace_back().address = std::string(address);
     last_whole_.push_back(absl::InfinitePast());
   }
-  ServerTimes& server = times_[place];
+  diagnosis::ServerTimes& server = times_[place];
   ++server.batches;
   if (shared) ++server.shared_batches;
   server.AddStages(header);
@@ -30,4 +30,4 @@ size_t ServerTally::Count(absl::string_view address, const BatchHeader& header,
   return place;
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

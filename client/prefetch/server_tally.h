@@ -22,7 +22,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class ServerTally {
  public:
@@ -41,14 +41,14 @@ class ServerTally {
     times_[place].waited_seconds += seconds;
   }
 
-  const std::vector<ServerTimes>& times() const { return times_; }
+  const std::vector<diagnosis::ServerTimes>& times() const { return times_; }
 
  private:
-  std::vector<ServerTimes> times_;  // few: searched one by one
+  std::vector<diagnosis::ServerTimes> times_;  // few: searched one by one
   // When the last batch of each server was whole.
   std::vector<absl::Time> last_whole_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_SERVER_TALLY_H_

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 constexpr uint64_t kSlotAlignment = 64;
@@ -32,4 +32,4 @@ std::shared_ptr<SlotAllocator> NewPlainSlotAllocator() {
   return std::make_shared<PlainSlotAllocator>();
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

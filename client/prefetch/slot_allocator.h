@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class SlotAllocator {
  public:
@@ -28,6 +28,6 @@ class SlotAllocator {
 // malloc'd memory; large slots are advised to lie in huge pages.
 std::shared_ptr<SlotAllocator> NewPlainSlotAllocator();
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_SLOT_ALLOCATOR_H_

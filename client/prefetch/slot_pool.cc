@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 // Bytes of a slot for batches without payload, which still need an address.
@@ -131,4 +131,4 @@ void SlotPool::CountReleased() {
   if (callback_) callback_();
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

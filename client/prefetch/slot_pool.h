@@ -27,7 +27,7 @@
 #include "client/prefetch/slot_allocator.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class SlotPool : public std::enable_shared_from_this<SlotPool> {
  public:
@@ -96,6 +96,6 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   std::function<void()> callback_ MR_GUARDED_BY(callback_mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_SLOT_POOL_H_

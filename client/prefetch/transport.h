@@ -25,7 +25,7 @@
 #include "absl/types/span.h"
 #include "proto/wire/frame_view.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 using ServerId = uint64_t;  // of one address; never reused for another one
 using CallId = uint64_t;    // chosen by the caller of StartCall()
@@ -50,7 +50,7 @@ class TransportEvents {
   virtual void OnServers(absl::Span<const ServerState> servers) = 0;
   // `frame` and the bytes that it points to live until the return. The receiver
   // may move members out of it.
-  virtual void OnFrame(CallId call, FrameView& frame) = 0;
+  virtual void OnFrame(CallId call, wire::FrameView& frame) = 0;
   // The last event of a call. OK: the server ended it. Unavailable: the
   // connection or the server is gone, or something on the way ended the call.
   // DataLoss without ErrorDetail: damaged frames. With ErrorDetail: the status
@@ -80,6 +80,6 @@ class BatchTransport {
   virtual void Stop() = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_TRANSPORT_H_

@@ -2,7 +2,7 @@
 
 #include "client/diagnosis/wait_verdict.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 // A slot must be unused for this time before its memory is given back: much
@@ -60,17 +60,17 @@ WindowInterval WindowControl::Interval(const Consumption& seen,
   double all = 0;
   double lack_memory = 0;
   double busy = 0;
-  for (const ServerTimes& server :
-       Difference(*seen.by_server, start_.by_server)) {
+  for (const diagnosis::ServerTimes& server :
+       diagnosis::Difference(*seen.by_server, start_.by_server)) {
     const double batches = static_cast<double>(server.batches);
     all += batches;
-    switch (CauseAt(server, interval.seconds)) {
-      case WaitCause::kMemory:
+    switch (diagnosis::CauseAt(server, interval.seconds)) {
+      case diagnosis::WaitCause::kMemory:
         lack_memory += batches;
         break;
-      case WaitCause::kDecoding:
-      case WaitCause::kAugmenting:
-      case WaitCause::kWork:
+      case diagnosis::WaitCause::kDecoding:
+      case diagnosis::WaitCause::kAugmenting:
+      case diagnosis::WaitCause::kWork:
         // A server is busy only if it makes batches of this client nearly all
         // the time. Otherwise it had none to make in between, whatever its
         // threads did while it made one.
@@ -109,4 +109,4 @@ void WindowControl::Trim(SlotPool* pool, uint32_t spares, absl::Time now) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

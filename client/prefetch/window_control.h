@@ -27,7 +27,7 @@
 #include "client/prefetch/slot_pool.h"
 #include "client/prefetch/window_tuner.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 class WindowControl {
  public:
@@ -61,7 +61,7 @@ class WindowControl {
     uint64_t generation = 0;
     uint64_t batches = 0;
     double wait_seconds = 0;
-    std::vector<ServerTimes> by_server;
+    std::vector<diagnosis::ServerTimes> by_server;
   };
 
   // Measurements since `start_`.
@@ -77,6 +77,6 @@ class WindowControl {
   absl::Time trim_at_ = absl::InfinitePast();
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_WINDOW_CONTROL_H_

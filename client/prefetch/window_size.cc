@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 // Limits of an adaptive window.
@@ -50,4 +50,4 @@ uint32_t SpareSlots(uint32_t window) {
   return std::clamp<uint32_t>(window / 8, 1, 4);
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

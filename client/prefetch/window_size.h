@@ -15,7 +15,7 @@
 
 #include "client/prefetch/loader_options.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 
 // The largest window: options.window, or the batches that fit into
 // options.window_bytes.
@@ -33,6 +33,6 @@ uint32_t ChooseCheapWindow(uint32_t slots, uint64_t slot_bytes);
 // while two calls are receiving its frames.
 uint32_t SpareSlots(uint32_t window);
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_WINDOW_SIZE_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 // Min length of an interval, and max length when batches are rare.
@@ -314,4 +314,4 @@ bool WindowTuner::TryLess(uint32_t window, std::string reason) {
   return Change(window, std::move(reason));
 }
 
-}  // namespace millrace
+}  // namespace millrace::prefetch

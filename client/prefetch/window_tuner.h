@@ -47,7 +47,7 @@
 #include <cstdint>
 #include <string>
 
-namespace millrace {
+namespace millrace::prefetch {
 
 // Measurements since counting began, all with one window.
 struct WindowInterval {
@@ -166,6 +166,6 @@ class WindowTuner {
   double lacked_memory_until_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::prefetch
 
 #endif  // MILLRACE_CLIENT_PREFETCH_WINDOW_TUNER_H_

@@ -10,7 +10,7 @@
 #include "common/logging.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 // Min time between two lookups, however many servers fail: a lookup uses the
@@ -131,4 +131,4 @@ bool AddressWatcher::LookUp() {
   return any;
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

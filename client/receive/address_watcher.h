@@ -24,7 +24,7 @@
 #include "client/receive/endpoint.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 class AddressWatcher {
  public:
@@ -64,6 +64,6 @@ class AddressWatcher {
   std::thread thread_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_ADDRESS_WATCHER_H_

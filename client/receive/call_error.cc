@@ -11,7 +11,7 @@
 #include "proto/grpc_status.h"
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 // Parts of gRPC's message about a failed connection; the reason follows:
@@ -36,16 +36,16 @@ absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
   const std::string said = absl::StrCat(absl::StatusCodeToString(error.code()),
                                         ": ", error.message());
   if (absl::IsUnimplemented(error)) {
-    return WithDoubt(
+    return prefetch::WithDoubt(
         absl::UnimplementedError(absl::StrCat(
             "no millrace-server answers there, or a proxy on the way has no "
             "route to it (",
             said, ")")),
-        ConnectionDoubt::kDamaged);
+        prefetch::ConnectionDoubt::kDamaged);
   }
   if (absl::IsResourceExhausted(error) &&
       absl::StrContains(error.message(), kTooLarge)) {
-    if (request_bytes <= kMaxRequestBytes) {
+    if (request_bytes <= wire::kMaxRequestBytes) {
       return absl::DataLossError(absl::StrCat(
           "the request was damaged on the way: it has ", request_bytes,
           " bytes, and the server read a length above its limit (", said, ")"));
@@ -54,12 +54,12 @@ absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
         absl::StrCat("the request is too large for the server (", said,
                      "); make the pipeline spec smaller"));
   }
-  return WithDoubt(
+  return prefetch::WithDoubt(
       absl::UnavailableError(absl::StrCat(
           "the connection or a proxy on the way ended the call, not the "
           "server (",
           said, ")")),
-      ConnectionDoubt::kDamaged);
+      prefetch::ConnectionDoubt::kDamaged);
 }
 
 }  // namespace
@@ -68,10 +68,10 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes,
                        std::optional<uint64_t> answer_seed) {
   const absl::Status error = FromGrpcStatus(status, answer_seed);
   if (absl::IsCancelled(error)) {
-    return WithDoubt(absl::UnavailableError(absl::StrCat(
-                         "the server ended the call early (", error.message(),
-                         "); it may be stopping")),
-                     ConnectionDoubt::kSuspect);
+    return prefetch::WithDoubt(absl::UnavailableError(absl::StrCat(
+                                   "the server ended the call early (",
+                                   error.message(), "); it may be stopping")),
+                               prefetch::ConnectionDoubt::kSuspect);
   }
   if (HasErrorDetail(error)) return error;
   // The digest does not match; nothing on the way ends calls with this code.
@@ -79,18 +79,18 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes,
   if (!absl::IsUnavailable(error)) return NotTheServers(error, request_bytes);
   absl::string_view message = error.message();
   if (absl::StartsWith(message, kTookNothing)) {
-    return WithDoubt(error, ConnectionDoubt::kSuspect);
+    return prefetch::WithDoubt(error, prefetch::ConnectionDoubt::kSuspect);
   }
   if (const size_t at = message.rfind(kRemote); at != absl::string_view::npos) {
     message.remove_prefix(at + kRemote.size());
     return absl::UnavailableError(message);
   }
   if (!absl::StrContains(message, kNotConnected)) {
-    return WithDoubt(error, ConnectionDoubt::kLost);
+    return prefetch::WithDoubt(error, prefetch::ConnectionDoubt::kLost);
   }
   for (const absl::string_view reason : kClosedAtOnce) {
     if (!absl::EndsWith(message, reason)) continue;
-    return WithDoubt(
+    return prefetch::WithDoubt(
         absl::UnavailableError(absl::StrCat(
             "the connection was closed before the server sent anything (",
             reason,
@@ -98,12 +98,12 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes,
             "millrace-server above its --max_connections or "
             "--max_connections_per_peer: then its log names the limit, and "
             "refused_connections of `millrace status` counts")),
-        ConnectionDoubt::kLost);
+        prefetch::ConnectionDoubt::kLost);
   }
   if (absl::StrContains(message, kNoHttp2)) {
-    return WithDoubt(error, ConnectionDoubt::kDamaged);
+    return prefetch::WithDoubt(error, prefetch::ConnectionDoubt::kDamaged);
   }
   return error;
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

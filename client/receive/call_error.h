@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 // `status` is not OK. A call that ended Cancelled, and that this client did not
 // cancel, was ended by the server (it is stopping, or the client took nothing
@@ -51,6 +51,6 @@ namespace millrace {
 absl::Status CallError(const grpc::Status& status, size_t request_bytes,
                        std::optional<uint64_t> answer_seed = std::nullopt);
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_CALL_ERROR_H_

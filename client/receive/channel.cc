@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace millrace {
+namespace millrace::receive {
 
 namespace {
 
@@ -58,4 +58,4 @@ ServerChannel MakeServerChannel(Address address, uint64_t batch_bytes) {
   return server;
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

@@ -30,7 +30,7 @@
 #include "absl/time/time.h"
 #include "client/receive/endpoint.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 // The narrow window costs one round trip per frame: a few per cent at this one.
 inline constexpr absl::Duration kNearRoundTrip = absl::Microseconds(100);
@@ -59,6 +59,6 @@ bool IsFar(const Address& address, uint64_t batch_bytes);
 // channel; 0: no batches.
 ServerChannel MakeServerChannel(Address address, uint64_t batch_bytes = 0);
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_CHANNEL_H_

@@ -8,7 +8,7 @@
 #include "common/logging.h"
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 std::string PlanText(const OpenResponse& plan) {
@@ -34,11 +34,11 @@ absl::StatusOr<OpenResponse> ChoosePlan(
   for (const PlanOffer& offer : offers) {
     const OpenResponse& plan = offer.plan;
     std::string why;
-    if (plan.protocol_version() < kMinProtocolVersion ||
-        plan.protocol_version() > kProtocolVersion) {
+    if (plan.protocol_version() < wire::kMinProtocolVersion ||
+        plan.protocol_version() > wire::kProtocolVersion) {
       why = absl::StrCat("has protocol version ", plan.protocol_version(),
-                         "; this client has ", kMinProtocolVersion, " to ",
-                         kProtocolVersion);
+                         "; this client has ", wire::kMinProtocolVersion,
+                         " to ", wire::kProtocolVersion);
     } else if (!expected_fingerprint.empty() &&
                plan.fingerprint() != expected_fingerprint) {
       why = absl::StrCat("has data with fingerprint ", plan.fingerprint(),
@@ -91,4 +91,4 @@ absl::StatusOr<OpenResponse> ChoosePlan(
   return best->plan;
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

@@ -20,7 +20,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 struct PlanOffer {
   std::string server;
@@ -35,6 +35,6 @@ absl::StatusOr<OpenResponse> ChoosePlan(absl::Span<const PlanOffer> offers,
                                         absl::string_view expected_plan_hash,
                                         absl::string_view expected_fingerprint);
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_CHOOSE_PLAN_H_

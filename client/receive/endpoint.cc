@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 bool IsNumeric(const std::string& host) {
@@ -149,4 +149,4 @@ absl::StatusOr<std::vector<Address>> ResolveHosts(
   return addresses;
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

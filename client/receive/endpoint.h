@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 struct HostPort {
   std::string host;  // a name, or a numeric address without brackets
@@ -48,6 +48,6 @@ absl::StatusOr<std::vector<HostPort>> ParseEndpoint(absl::string_view endpoint);
 absl::StatusOr<std::vector<Address>> ResolveHosts(
     absl::Span<const HostPort> hosts, std::string* trouble = nullptr);
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_ENDPOINT_H_

@@ -28,7 +28,7 @@
 #include "proto/wire/message_digest.h"
 #include "proto/wire/same_host.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 using Clock = SteadyTime::clock;
@@ -42,15 +42,16 @@ const char kMethod[] = "/millrace.v1.DataService/GetBatches";
 // which only events may call: so servers and calls need no lock. Events are
 // called from that thread, and never from within a method that the events'
 // owner calls.
-class GrpcTransport final : public BatchTransport {
+class GrpcTransport final : public prefetch::BatchTransport {
  public:
   explicit GrpcTransport(GrpcTransportOptions options);
   ~GrpcTransport() override { Stop(); }
 
-  void Start(TransportEvents* events) override;
-  void StartCall(CallId id, ServerId server, const AskedSteps& steps) override;
-  void CancelCall(CallId id) override;
-  void Reconnect(ServerId server) override;
+  void Start(prefetch::TransportEvents* events) override;
+  void StartCall(prefetch::CallId id, prefetch::ServerId server,
+                 const prefetch::AskedSteps& steps) override;
+  void CancelCall(prefetch::CallId id) override;
+  void Reconnect(prefetch::ServerId server) override;
   void Wake() override;
   void Stop() override;
 
@@ -59,7 +60,7 @@ class GrpcTransport final : public BatchTransport {
   // the events, or is about to be. `calls` alternates between the two
   // connections.
   struct Server {
-    ServerId id = 0;
+    prefetch::ServerId id = 0;
     ServerChannel link;
     bool ready = false;
     std::shared_ptr<SameHostPeer> same_host;
@@ -74,7 +75,7 @@ class GrpcTransport final : public BatchTransport {
   // until a read fails -> kFinishing (the status is awaited) -> erased.
   struct Call {
     enum class Doing { kAsking, kReading, kFinishing };
-    CallId id = 0;
+    prefetch::CallId id = 0;
     // True: no event of the call is delivered.
     bool cancelled = false;
     Doing doing = Doing::kAsking;
@@ -83,7 +84,7 @@ class GrpcTransport final : public BatchTransport {
     absl::Status damage;
     std::shared_ptr<SameHostPeer> same_host;
     // Null: the call uses no shared memory, or EndShared() was called.
-    std::shared_ptr<ServerLink> shared;
+    std::shared_ptr<local::ServerLink> shared;
     // Number of batches that were announced on this call. The server takes back
     // later ones.
     uint64_t announced = 0;
@@ -117,7 +118,7 @@ class GrpcTransport final : public BatchTransport {
   const GrpcTransportOptions options_;
   // options_.request, with epoch and steps of the last call.
   GetBatchesRequest request_;
-  TransportEvents* events_ = nullptr;
+  prefetch::TransportEvents* events_ = nullptr;
   grpc::CompletionQueue queue_;
   std::optional<AddressWatcher> watcher_;
 
@@ -125,13 +126,13 @@ class GrpcTransport final : public BatchTransport {
   // and pieces_ belong to the current frame; they are members to reuse their
   // memory.
   std::vector<Server> servers_;
-  ServerId next_server_ = 1;
+  prefetch::ServerId next_server_ = 1;
   bool report_ = false;  // report the servers at the next tick
-  std::map<CallId, std::unique_ptr<Call>> calls_;
+  std::map<prefetch::CallId, std::unique_ptr<Call>> calls_;
   // Calls that were started at a server that is gone. They fail at the next
   // tick, because StartCall() itself must call no event.
-  std::vector<CallId> lost_;
-  FrameView frame_;
+  std::vector<prefetch::CallId> lost_;
+  wire::FrameView frame_;
   std::vector<grpc::Slice> slices_;
   std::vector<absl::string_view> pieces_;
 
@@ -162,7 +163,7 @@ GrpcTransport::GrpcTransport(GrpcTransportOptions options)
   }
 }
 
-void GrpcTransport::Start(TransportEvents* events) {
+void GrpcTransport::Start(prefetch::TransportEvents* events) {
   events_ = events;
   std::vector<Address> known;
   for (const ServerChannel& link : options_.servers) {
@@ -262,7 +263,7 @@ void GrpcTransport::Tick() {
   if (trouble) watcher_->RefreshSoon();
   if (changed) ReportServers();
   // Taken out first: an event may start calls, which may add to lost_.
-  for (const CallId id : std::exchange(lost_, {})) {
+  for (const prefetch::CallId id : std::exchange(lost_, {})) {
     events_->OnCallDone(id, absl::UnavailableError("the server is gone"));
   }
   events_->OnTick();
@@ -305,7 +306,7 @@ void GrpcTransport::TakeAddresses() {
 }
 
 void GrpcTransport::ReportServers() {
-  std::vector<ServerState> states;
+  std::vector<prefetch::ServerState> states;
   states.reserve(servers_.size());
   for (Server& server : servers_) {
     server.ready = server.link.channel->GetState(true) == GRPC_CHANNEL_READY;
@@ -314,8 +315,8 @@ void GrpcTransport::ReportServers() {
   events_->OnServers(states);
 }
 
-void GrpcTransport::StartCall(CallId id, ServerId server,
-                              const AskedSteps& steps) {
+void GrpcTransport::StartCall(prefetch::CallId id, prefetch::ServerId server,
+                              const prefetch::AskedSteps& steps) {
   const auto known =
       std::find_if(servers_.begin(), servers_.end(),
                    [server](const Server& s) { return s.id == server; });
@@ -331,10 +332,10 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   call->id = id;
   call->same_host = known->same_host;
   call->shared = call->same_host->Prepare(&request_, id);
-  const std::string request = WithDigest(request_.SerializeAsString());
+  const std::string request = wire::WithDigest(request_.SerializeAsString());
   call->request_bytes = request.size();
-  call->answer_seed = AnswerSeed(request);
-  call->context.AddMetadata(kDigestKey, kDigestValue);
+  call->answer_seed = wire::AnswerSeed(request);
+  call->context.AddMetadata(wire::kDigestKey, wire::kDigestValue);
   // Metadata, request and half-close leave together with the write.
   call->context.set_initial_metadata_corked(true);
   const bool second = ++known->calls % 2 == 0 &&
@@ -349,7 +350,7 @@ void GrpcTransport::StartCall(CallId id, ServerId server,
   calls_.emplace(id, std::move(call));
 }
 
-void GrpcTransport::CancelCall(CallId id) {
+void GrpcTransport::CancelCall(prefetch::CallId id) {
   const auto it = calls_.find(id);
   if (it == calls_.end() || it->second->cancelled) return;
   it->second->cancelled = true;
@@ -359,7 +360,7 @@ void GrpcTransport::CancelCall(CallId id) {
   EndShared(it->second.get());
 }
 
-void GrpcTransport::Reconnect(ServerId server) {
+void GrpcTransport::Reconnect(prefetch::ServerId server) {
   const auto known =
       std::find_if(servers_.begin(), servers_.end(),
                    [server](const Server& s) { return s.id == server; });
@@ -402,7 +403,7 @@ void GrpcTransport::Deliver(Call* call) {
       pieces_.emplace_back(reinterpret_cast<const char*>(slice.begin()),
                            slice.size());
     }
-    call->damage = ParseFrame(pieces_, &frame_);
+    call->damage = wire::ParseFrame(pieces_, &frame_);
     if (call->damage.ok()) call->damage = TakeShared(call);
   }
   if (call->damage.ok()) {
@@ -419,7 +420,7 @@ void GrpcTransport::Deliver(Call* call) {
 absl::Status GrpcTransport::TakeShared(Call* call) {
   if (!std::exchange(call->answered, true) && call->shared == nullptr) {
     const auto& metadata = call->context.GetServerInitialMetadata();
-    const auto offer = metadata.find(kSameHostOfferKey);
+    const auto offer = metadata.find(wire::kSameHostOfferKey);
     std::optional<absl::string_view> bytes;
     if (offer != metadata.end()) {
       bytes = {offer->second.data(), offer->second.size()};
@@ -456,7 +457,7 @@ void GrpcTransport::EndShared(Call* call) {
 }
 
 void GrpcTransport::Finished(Call* call) {
-  const CallId id = call->id;
+  const prefetch::CallId id = call->id;
   const bool cancelled = call->cancelled;
   absl::Status status = call->damage;
   if (status.ok() && !call->status.ok()) {
@@ -475,8 +476,9 @@ void GrpcTransport::Finished(Call* call) {
 
 }  // namespace
 
-std::unique_ptr<BatchTransport> NewGrpcTransport(GrpcTransportOptions options) {
+std::unique_ptr<prefetch::BatchTransport> NewGrpcTransport(
+    GrpcTransportOptions options) {
   return std::make_unique<GrpcTransport>(std::move(options));
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

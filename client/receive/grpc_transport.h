@@ -25,7 +25,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 struct GrpcTransportOptions {
   std::vector<HostPort> hosts;
@@ -39,8 +39,9 @@ struct GrpcTransportOptions {
   SameHost same_host = SameHost::kOff;
 };
 
-std::unique_ptr<BatchTransport> NewGrpcTransport(GrpcTransportOptions options);
+std::unique_ptr<prefetch::BatchTransport> NewGrpcTransport(
+    GrpcTransportOptions options);
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_GRPC_TRANSPORT_H_

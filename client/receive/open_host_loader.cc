@@ -21,7 +21,7 @@
 #include "common/status_macros.h"
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 // Once a server has opened the plan, the others get this time to answer. The
@@ -87,7 +87,7 @@ void UseChannelsForBatches(uint64_t batch_bytes,
 
 absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
     const HostLoaderOptions& options) {
-  const absl::Time opened_at = MonotonicNow();
+  const absl::Time opened_at = prefetch::MonotonicNow();
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(std::vector<HostPort> hosts,
                       ParseEndpoint(options.endpoint));
@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   }
 
   OpenRequest open;
-  open.set_protocol_version(kProtocolVersion);
+  open.set_protocol_version(wire::kProtocolVersion);
   *open.mutable_spec() = options.spec;
   open.set_world_size(options.world_size);
   open.set_client_id(DrawClientId());
@@ -140,7 +140,7 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   transport.hosts = std::move(hosts);
   transport.servers = std::move(servers);
   transport.batch_bytes = plan.max_payload_bytes();
-  transport.request.set_protocol_version(kProtocolVersion);
+  transport.request.set_protocol_version(wire::kProtocolVersion);
   transport.request.set_client_id(open.client_id());
   *transport.request.mutable_resolved_spec() = plan.resolved_spec();
   transport.request.set_plan_hash(plan.plan_hash());
@@ -150,8 +150,9 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
   transport.request.set_world_size(options.world_size);
   transport.request.set_with_payload_digest(options.verify_payload);
   transport.same_host = options.same_host;
-  return NewPrefetchLoader(options, std::move(plan),
-                           NewGrpcTransport(std::move(transport)), opened_at);
+  return prefetch::NewPrefetchLoader(options, std::move(plan),
+                                     NewGrpcTransport(std::move(transport)),
+                                     opened_at);
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

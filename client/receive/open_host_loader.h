@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "client/prefetch/host_loader.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 // Blocks until a server has opened the plan, for open_timeout at most.
 // - InvalidArgument: an option is invalid, or the servers refuse the spec.
@@ -29,6 +29,6 @@ namespace millrace {
 absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
     const HostLoaderOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_OPEN_HOST_LOADER_H_

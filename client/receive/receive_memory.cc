@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 // Just below the largest block that raises the thresholds (32 MiB). Afterwards,
@@ -17,4 +17,4 @@ void AdaptMallocThresholds() {
   std::free(block);
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

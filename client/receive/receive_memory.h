@@ -11,7 +11,7 @@
 #ifndef MILLRACE_CLIENT_RECEIVE_RECEIVE_MEMORY_H_
 #define MILLRACE_CLIENT_RECEIVE_RECEIVE_MEMORY_H_
 
-namespace millrace {
+namespace millrace::receive {
 
 // Lets each heap of malloc in this process keep up to 64 MiB of freed memory
 // for the next read, by glibc's own rule: glibc raises its thresholds to the
@@ -21,6 +21,6 @@ namespace millrace {
 // memory. Thread-safe; one call is enough.
 void AdaptMallocThresholds();
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_RECEIVE_MEMORY_H_

@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -150,4 +150,4 @@ void MeasureRoundTrips(absl::Duration timeout, absl::Span<Address> addresses) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

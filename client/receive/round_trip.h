@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "client/receive/endpoint.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 // Enough to tell near from far. Longer round trips count as infinite.
 inline constexpr absl::Duration kRoundTripTimeout = absl::Milliseconds(20);
@@ -25,6 +25,6 @@ inline constexpr absl::Duration kRoundTripTimeout = absl::Milliseconds(20);
 // to InfiniteDuration() when no server answers within `timeout`.
 void MeasureRoundTrips(absl::Duration timeout, absl::Span<Address> addresses);
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_ROUND_TRIP_H_

@@ -6,14 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 void SameHostPeer::Poll() {
   if (link_ == nullptr) return;
   switch (link_->Poll()) {
-    case ServerLink::State::kGreeting:
+    case local::ServerLink::State::kGreeting:
       return;
-    case ServerLink::State::kReady:
+    case local::ServerLink::State::kReady:
       if (!ready_) {
         MR_LOG(INFO) << "server " << address_
                      << " is on this machine; batches come in shared memory";
@@ -23,7 +23,7 @@ void SameHostPeer::Poll() {
       said_ = false;
       problem_ = absl::OkStatus();
       return;
-    case ServerLink::State::kEnded:
+    case local::ServerLink::State::kEnded:
       problem_ = link_->status();
       nonce_ = link_->nonce();
       retry_at_ = SteadyDeadline(kRetry);
@@ -34,8 +34,8 @@ void SameHostPeer::Poll() {
   }
 }
 
-std::shared_ptr<ServerLink> SameHostPeer::Prepare(GetBatchesRequest* request,
-                                                  uint64_t call) {
+std::shared_ptr<local::ServerLink> SameHostPeer::Prepare(
+    GetBatchesRequest* request, uint64_t call) {
   request->clear_same_host();
   if (wish_ == SameHost::kOff) return nullptr;
   Poll();
@@ -59,7 +59,7 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
   } else if (problem_.ok() || offer.nonce() != nonce_ ||
              std::chrono::steady_clock::now() >= retry_at_) {
     nonce_ = offer.nonce();
-    auto link = ServerLink::Connect(offer);
+    auto link = local::ServerLink::Connect(offer);
     problem_ = link.status();
     if (link.ok()) {
       link_ = *std::move(link);
@@ -94,4 +94,4 @@ void SameHostPeer::Say(const absl::Status& why) {
                   << why.message() << "; its batches come over the network";
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

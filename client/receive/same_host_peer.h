@@ -29,7 +29,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 class SameHostPeer {
  public:
@@ -41,8 +41,8 @@ class SameHostPeer {
 
   // Sets the part of `request` for shared memory, for the call with this
   // number. Returns the link for its batches; null: none.
-  std::shared_ptr<ServerLink> Prepare(GetBatchesRequest* request,
-                                      uint64_t call);
+  std::shared_ptr<local::ServerLink> Prepare(GetBatchesRequest* request,
+                                             uint64_t call);
 
   // The answer to a call without a link has begun; `offer` is the metadatum
   // that came with it, if any. FailedPrecondition: SameHost::kRequire, and
@@ -57,7 +57,7 @@ class SameHostPeer {
 
   const SameHost wish_;
   const std::string address_;
-  std::shared_ptr<ServerLink> link_;
+  std::shared_ptr<local::ServerLink> link_;
   bool ready_ = false;    // the link was ready, and the log says so
   absl::Status problem_;  // of the server with nonce_
   std::string nonce_;
@@ -66,6 +66,6 @@ class SameHostPeer {
   bool said_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_SAME_HOST_PEER_H_

@@ -10,7 +10,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 absl::StatusOr<std::vector<ServerChannel>> Connect(absl::string_view endpoint) {
@@ -129,4 +129,4 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

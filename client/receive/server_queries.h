@@ -19,7 +19,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 // The answer of the first server that has the dataset. NotFound: no server has
 // it.
@@ -50,6 +50,6 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
     absl::string_view endpoint, const ExplainBatchRequest& request,
     absl::Duration timeout = absl::Seconds(60));
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_SERVER_QUERIES_H_

@@ -23,7 +23,7 @@
 #include "proto/error_detail.h"
 #include "proto/wire/message_digest.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 using Clock = SteadyTime::clock;
@@ -77,14 +77,14 @@ std::optional<std::chrono::milliseconds> AskAgainAfter(
 // Whether the request to a server with this result may succeed over a new
 // connection.
 bool NeedsNewConnection(const absl::Status& result, bool insist) {
-  switch (DoubtOf(result)) {
-    case ConnectionDoubt::kNone:
+  switch (prefetch::DoubtOf(result)) {
+    case prefetch::ConnectionDoubt::kNone:
       return false;
-    case ConnectionDoubt::kLost:
+    case prefetch::ConnectionDoubt::kLost:
       // With `insist` the request is repeated anyway, and gRPC reconnects.
       return !insist;
-    case ConnectionDoubt::kSuspect:
-    case ConnectionDoubt::kDamaged:
+    case prefetch::ConnectionDoubt::kSuspect:
+    case prefetch::ConnectionDoubt::kDamaged:
       return true;
   }
   return false;
@@ -93,8 +93,9 @@ bool NeedsNewConnection(const absl::Status& result, bool insist) {
 absl::Status CheckAnswer(const std::string& answer, uint64_t answer_seed,
                          const grpc::ClientContext& context) {
   const auto& metadata = context.GetServerInitialMetadata();
-  const bool declared = metadata.find(kDigestKey) != metadata.end();
-  if (CheckDigest(answer, answer_seed, declared) != DigestCheck::kWrong) {
+  const bool declared = metadata.find(wire::kDigestKey) != metadata.end();
+  if (wire::CheckDigest(answer, answer_seed, declared) !=
+      wire::DigestCheck::kWrong) {
     return absl::OkStatus();
   }
   return absl::DataLossError(
@@ -111,8 +112,8 @@ class Inquiry {
           const TakeAnswer& take)
       : servers_(servers),
         method_(method),
-        with_digest_(WithDigest(request)),
-        answer_seed_(AnswerSeed(with_digest_)),
+        with_digest_(wire::WithDigest(request)),
+        answer_seed_(wire::AnswerSeed(with_digest_)),
         bytes_(ToByteBuffer(with_digest_)),
         options_(options),
         take_(take),
@@ -165,7 +166,7 @@ void Inquiry::Send(size_t i, size_t event) {
   Call& call = askings_[i].calls[event];
   call.context = std::make_unique<grpc::ClientContext>();
   call.context->set_deadline(deadline_);
-  call.context->AddMetadata(kDigestKey, kDigestValue);
+  call.context->AddMetadata(wire::kDigestKey, wire::kDigestValue);
   grpc::GenericStub stub(ChannelOf(i, event).channel);
   call.reader =
       stub.PrepareUnaryCall(call.context.get(), method_, bytes_, &queue_);
@@ -231,17 +232,18 @@ void Inquiry::OnEnd(size_t i, size_t event) {
   const Call& other = asking.calls[event == kFirst ? kSecond : kFirst];
   absl::Status& result = results_[i];
   result = ResultOf(i, asking.calls[event]);
-  asking.damaged_end |= DoubtOf(result) == ConnectionDoubt::kDamaged;
+  asking.damaged_end |=
+      prefetch::DoubtOf(result) == prefetch::ConnectionDoubt::kDamaged;
   const auto again = AskAgainAfter(result);
   if (other.live) {
     // What passes, or may be damage, leaves the word to the other call.
     if (!result.ok() && (again.has_value() || !HasErrorDetail(result))) {
-      asking.damaged |= IsDamaged(result);
+      asking.damaged |= prefetch::IsDamaged(result);
       return;
     }
     other.context->TryCancel();
   }
-  if (IsDamaged(result) && !std::exchange(asking.damaged, true)) {
+  if (prefetch::IsDamaged(result) && !std::exchange(asking.damaged, true)) {
     SendOverNewConnection(i, event, result.message());
     return;
   }
@@ -249,9 +251,10 @@ void Inquiry::OnEnd(size_t i, size_t event) {
     asking.reconnected = true;
     SendOverNewConnection(
         i, event,
-        absl::StrCat(
-            result.message(),
-            asking.damaged_end ? absl::StrCat("; ", kProbablyDamaged) : ""));
+        absl::StrCat(result.message(),
+                     asking.damaged_end
+                         ? absl::StrCat("; ", prefetch::kProbablyDamaged)
+                         : ""));
     return;
   }
   if (result.ok()) OnAnswer(i, event);
@@ -274,7 +277,7 @@ void Inquiry::Explain() {
       result = absl::Status(
           result.code(), absl::StrCat(result.message(),
                                       "; a second connection has not helped: ",
-                                      kDamagingLink));
+                                      prefetch::kDamagingLink));
     }
     if (asking.done || !absl::IsDeadlineExceeded(result)) continue;
     if (!in_time && asking.reconnected) {
@@ -397,4 +400,4 @@ absl::Status NoAnswerError(absl::string_view endpoint,
       "reachable"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::receive

@@ -24,7 +24,7 @@
 #include "absl/types/span.h"
 #include "client/receive/channel.h"
 
-namespace millrace {
+namespace millrace::receive {
 
 struct UnaryOptions {
   absl::Duration timeout = absl::Seconds(5);
@@ -76,6 +76,6 @@ absl::Status NoAnswerError(absl::string_view endpoint,
                            absl::Span<const ServerChannel> servers,
                            absl::Span<const absl::Status> results);
 
-}  // namespace millrace
+}  // namespace millrace::receive
 
 #endif  // MILLRACE_CLIENT_RECEIVE_UNARY_CALL_H_

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::device {
 
 std::string LibtorchFolder() {
   void* library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
@@ -48,4 +48,4 @@ absl::Status LoadCudaRuntime() {
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

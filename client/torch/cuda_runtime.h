@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 
-namespace millrace {
+namespace millrace::device {
 
 // Opens libtorch_cuda.so from the folder in the environment variable
 // MILLRACE_TORCH_LIB (torch/lib of an installed torch wheel of the same
@@ -28,6 +28,6 @@ absl::Status LoadCudaRuntime();
 // The folder of libtorch_cpu.so, links resolved; empty: unknown.
 std::string LibtorchFolder();
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_CUDA_RUNTIME_H_

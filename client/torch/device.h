@@ -25,7 +25,7 @@
 #include "absl/types/span.h"
 #include "proto/tensor_cast.h"
 
-namespace millrace {
+namespace millrace::device {
 
 // Names a stream of the program, as c10::StreamData3 does. The stream must
 // exist as long as the name is in use.
@@ -98,6 +98,6 @@ class Device {
 // The host as a device: plain memory, and all work is done at once.
 std::shared_ptr<Device> NewHostDevice();
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_DEVICE_H_

@@ -10,7 +10,7 @@
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 // Alignment of every tensor in a slot, in bytes: a cache line, which libtorch's
@@ -291,7 +291,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
   DeviceBatch& batch = prepared.batch;
   static_cast<BatchInfo&>(batch) = host;
   if (options_.audit) {
-    MR_ASSIGN_OR_RETURN(batch.audit, RecordOf(header, host.payload));
+    MR_ASSIGN_OR_RETURN(batch.audit, audit::RecordOf(header, host.payload));
   }
 
   uint8_t* base = host.payload.data();
@@ -610,4 +610,4 @@ void DeviceFeeder::Close() {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

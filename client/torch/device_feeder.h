@@ -42,7 +42,7 @@
 #include "common/mutex.h"
 #include "proto/tensor_cast.h"
 
-namespace millrace {
+namespace millrace::device {
 
 struct DeviceTensor {
   std::string name;
@@ -55,7 +55,7 @@ struct DeviceTensor {
 
 struct DeviceBatch : BatchInfo {
   std::vector<DeviceTensor> tensors;
-  std::optional<AuditRecord> audit;  // with Options::audit
+  std::optional<audit::AuditRecord> audit;  // with Options::audit
   // The slot on the device; expired after the last tensor, and on the host.
   std::weak_ptr<SlotRing::Lease> slot;
 };
@@ -202,6 +202,6 @@ class DeviceFeeder {
   std::thread releaser_ MR_GUARDED_BY(join_mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_DEVICE_FEEDER_H_

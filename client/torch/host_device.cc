@@ -6,7 +6,7 @@
 #include "common/logging.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 class HostDevice final : public Device {
@@ -59,4 +59,4 @@ std::shared_ptr<Device> NewHostDevice() {
   return std::make_shared<HostDevice>();
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

@@ -13,7 +13,7 @@
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 // Bytes as a tensor on `device`.
@@ -111,4 +111,4 @@ bool LookupCast::Try(const c10::Stream& stream, const TensorCast& cast,
          kernel_.Launch(stream.native_handle(), work).ok();
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

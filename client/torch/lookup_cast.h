@@ -22,7 +22,7 @@
 #include "client/torch/lookup_kernel.h"
 #include "proto/tensor_cast.h"
 
-namespace millrace {
+namespace millrace::device {
 
 class LookupCast {
  public:
@@ -45,6 +45,6 @@ class LookupCast {
   at::Tensor tables_;  // bytes on the device
 };
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_LOOKUP_CAST_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 constexpr char kPtx[] =
@@ -100,4 +100,4 @@ absl::Status LookupKernel::Launch(void* stream, const Work& work) const {
       "cuLaunchKernel");
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

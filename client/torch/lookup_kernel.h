@@ -25,7 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::device {
 
 // The functions of libcuda.so.1 that the kernel needs, as its documentation
 // declares them: CUresult is an int, 0 for success; module, function and stream
@@ -78,6 +78,6 @@ class LookupKernel {
   void* by_8_ = nullptr;
 };
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_LOOKUP_KERNEL_H_

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 constexpr uint64_t kPage = 4096;
@@ -75,4 +75,4 @@ void PageLockedMemory::Free(uint8_t* data, uint64_t bytes) {
   unused_[Rounded(bytes)].push_back(data);
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

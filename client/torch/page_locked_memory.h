@@ -25,7 +25,7 @@
 
 #include "absl/status/status.h"
 
-namespace millrace {
+namespace millrace::device {
 
 class PageLock {
  public:
@@ -60,6 +60,6 @@ class PageLockedMemory {
   std::map<uint64_t, std::vector<uint8_t*>> unused_;  // by rounded bytes
 };
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_PAGE_LOCKED_MEMORY_H_

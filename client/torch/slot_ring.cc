@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::device {
 
 SlotRing::Lease::~Lease() {
   // The last holder is gone, so no thread adds events. The lock satisfies the
@@ -127,4 +127,4 @@ void SlotRing::Return(uint8_t* data, Events events) {
   changed_.NotifyOne();
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

@@ -26,7 +26,7 @@
 #include "client/torch/device.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::device {
 
 class SlotRing : public std::enable_shared_from_this<SlotRing> {
  public:
@@ -112,6 +112,6 @@ class SlotRing : public std::enable_shared_from_this<SlotRing> {
   std::vector<Free> free_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_SLOT_RING_H_

@@ -9,7 +9,7 @@
 
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::device {
 
 TorchCastConstants MakeTorchCastConstants(const TensorCast& cast,
                                           c10::Device device) {
@@ -53,4 +53,4 @@ void TorchCast(const TensorCast& cast, const TorchCastConstants& constants,
   at::div_out(out, work, constants.stddev);
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

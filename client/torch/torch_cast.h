@@ -20,7 +20,7 @@
 
 #include "proto/tensor_cast.h"
 
-namespace millrace {
+namespace millrace::device {
 
 struct TorchCastConstants {
   // float32 in host memory, 0-dimensional: kernels take it by value.
@@ -44,6 +44,6 @@ bool NeedsTorchCastWork(const TensorCast& cast);
 void TorchCast(const TensorCast& cast, const TorchCastConstants& constants,
                const at::Tensor& in, at::Tensor out, at::Tensor work);
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_TORCH_CAST_H_

@@ -30,7 +30,7 @@
 #include "common/mutex.h"
 #include "proto/tensor_cast.h"
 
-namespace millrace {
+namespace millrace::device {
 
 DeviceStream NameOf(const c10::Stream& stream) {
   return {.id = stream.id(),
@@ -159,7 +159,7 @@ class CudaPageLock final : public PageLock {
 // Otherwise: memory of libtorch's pinned allocator, which rounds a slot up to a
 // power of two. The first allocation decides for good, so that Free() knows the
 // kind of memory.
-class PinnedAllocator final : public SlotAllocator {
+class PinnedAllocator final : public prefetch::SlotAllocator {
  public:
   PinnedAllocator(c10::Device device,
                   std::shared_ptr<std::atomic<uint64_t>> pinned)
@@ -434,10 +434,10 @@ absl::StatusOr<std::shared_ptr<Device>> OpenTorchDevice(c10::Device device) {
   }
 }
 
-std::shared_ptr<SlotAllocator> NewSlotAllocatorFor(
+std::shared_ptr<prefetch::SlotAllocator> NewSlotAllocatorFor(
     c10::Device device, std::shared_ptr<std::atomic<uint64_t>> pinned_bytes) {
-  if (device.is_cpu()) return NewPlainSlotAllocator();
+  if (device.is_cpu()) return prefetch::NewPlainSlotAllocator();
   return std::make_shared<PinnedAllocator>(device, std::move(pinned_bytes));
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

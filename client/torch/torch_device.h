@@ -21,7 +21,7 @@
 #include "client/prefetch/slot_allocator.h"
 #include "client/torch/device.h"
 
-namespace millrace {
+namespace millrace::device {
 
 // torch::kCPU gives the host device. FailedPrecondition: this machine has no
 // such device, or its library was not loaded (client/torch/cuda_runtime.h).
@@ -36,9 +36,9 @@ DeviceStream NameOf(const c10::Stream& stream);
 
 // Page-locked memory that the device reads directly; its size is counted in
 // `pinned_bytes`. For the CPU: plain memory, not counted.
-std::shared_ptr<SlotAllocator> NewSlotAllocatorFor(
+std::shared_ptr<prefetch::SlotAllocator> NewSlotAllocatorFor(
     c10::Device device, std::shared_ptr<std::atomic<uint64_t>> pinned_bytes);
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_TORCH_DEVICE_H_

@@ -3,7 +3,7 @@
 #include "common/logging.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::device {
 
 at::ScalarType TorchType(DType dtype) {
   switch (dtype) {
@@ -35,4 +35,4 @@ at::ScalarType TorchType(DType dtype) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::device

@@ -12,11 +12,11 @@
 #include "proto/names.h"
 #include "proto/types.pb.h"
 
-namespace millrace {
+namespace millrace::device {
 
 // Ends the program for a type without a size (see ElementBytes()).
 at::ScalarType TorchType(DType dtype);
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_CLIENT_TORCH_TORCH_TYPES_H_

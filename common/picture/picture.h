@@ -18,7 +18,7 @@
 
 #include "common/picture/rgb_image.h"
 
-namespace millrace {
+namespace millrace::picture {
 
 // Upper bound of a side, pixels.
 inline constexpr int kMaxPictureSide = 32767;
@@ -85,6 +85,6 @@ struct Picture {
   std::vector<PictureItem> items;
 };
 
-}  // namespace millrace
+}  // namespace millrace::picture
 
 #endif  // MILLRACE_COMMON_PICTURE_PICTURE_H_

@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <type_traits>
 
-namespace millrace {
+namespace millrace::picture {
 namespace {
 
 struct Free {
@@ -224,14 +224,14 @@ std::string FileOf(const Picture& picture, PictureFormat format) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::picture
 
 static_assert(std::is_same_v<decltype(millrace_draw_picture_v1),
-                             millrace::DrawPictureFunction>);
+                             millrace::picture::DrawPictureFunction>);
 
-int millrace_draw_picture_v1(const millrace::PictureRequest* request,
-                             millrace::PictureReply* reply) try {
-  reply->bytes = millrace::FileOf(*request->picture, request->format);
+int millrace_draw_picture_v1(const millrace::picture::PictureRequest* request,
+                             millrace::picture::PictureReply* reply) try {
+  reply->bytes = millrace::picture::FileOf(*request->picture, request->format);
   return 0;
 } catch (const std::exception& error) {
   reply->error = error.what();

@@ -21,7 +21,7 @@
 
 #include "common/picture/picture.h"
 
-namespace millrace {
+namespace millrace::picture {
 
 enum class PictureFormat { kPng, kSvg };
 
@@ -41,10 +41,11 @@ using DrawPictureFunction = int(const PictureRequest* request,
 // The name of the function, which the library exports and nothing else.
 inline constexpr char kDrawPicture[] = "millrace_draw_picture_v1";
 
-}  // namespace millrace
+}  // namespace millrace::picture
 
 // Zero: the reply holds the file; else it says what went wrong.
-extern "C" int millrace_draw_picture_v1(const millrace::PictureRequest* request,
-                                        millrace::PictureReply* reply);
+extern "C" int millrace_draw_picture_v1(
+    const millrace::picture::PictureRequest* request,
+    millrace::picture::PictureReply* reply);
 
 #endif  // MILLRACE_COMMON_PICTURE_PICTURE_PLUGIN_H_

@@ -8,7 +8,7 @@
 #include "common/plug_in.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::picture {
 namespace {
 
 constexpr char kFile[] = "libmillrace_picture.so";
@@ -56,4 +56,4 @@ absl::StatusOr<std::string> PictureRenderer::Render(
   return std::move(reply.bytes);
 }
 
-}  // namespace millrace
+}  // namespace millrace::picture

@@ -19,7 +19,7 @@
 #include "common/picture/picture.h"
 #include "common/picture/picture_plugin.h"
 
-namespace millrace {
+namespace millrace::picture {
 
 // By the end of a file's name: ".png" or ".svg", in letters of any case.
 // InvalidArgument: neither.
@@ -46,6 +46,6 @@ class PictureRenderer {
   DrawPictureFunction* draw_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::picture
 
 #endif  // MILLRACE_COMMON_PICTURE_PICTURE_RENDERER_H_

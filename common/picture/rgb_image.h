@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace millrace {
+namespace millrace::picture {
 
 struct Rgb {
   uint8_t r = 0;
@@ -66,6 +66,6 @@ class RgbImage {
   std::vector<uint8_t> bytes_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::picture
 
 #endif  // MILLRACE_COMMON_PICTURE_RGB_IMAGE_H_

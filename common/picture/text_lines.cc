@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace millrace {
+namespace millrace::picture {
 namespace {
 
 // Of a character, of the font's size: DejaVu Sans, a wide one, has 0.58 over
@@ -47,4 +47,4 @@ std::vector<std::string> WrapText(absl::string_view text, double width,
   return lines;
 }
 
-}  // namespace millrace
+}  // namespace millrace::picture

@@ -14,7 +14,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::picture {
 
 // Pixels, of a font of `size` pixels.
 double EstimatedTextWidth(absl::string_view text, double size);
@@ -28,6 +28,6 @@ double TextLineHeight(double size);
 std::vector<std::string> WrapText(absl::string_view text, double width,
                                   double size, int max_lines);
 
-}  // namespace millrace
+}  // namespace millrace::picture
 
 #endif  // MILLRACE_COMMON_PICTURE_TEXT_LINES_H_

@@ -9,7 +9,7 @@
 #include "common/program/help_text.h"
 #include "common/program/nearest_word.h"
 
-namespace millrace {
+namespace millrace::program {
 
 std::string CommandTable::Help() const {
   std::string text =
@@ -73,4 +73,4 @@ int CommandTable::Run(const std::vector<std::string>& arguments,
   return kExitUsage;
 }
 
-}  // namespace millrace
+}  // namespace millrace::program

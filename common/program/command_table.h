@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::program {
 
 class CommandTable {
  public:
@@ -49,6 +49,6 @@ class CommandTable {
   const Options options_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::program
 
 #endif  // MILLRACE_COMMON_PROGRAM_COMMAND_TABLE_H_

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::program {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
@@ -22,6 +22,6 @@ inline int ExitCode(const absl::Status& status) {
   return IsUsageError(status) ? kExitUsage : kExitFailed;
 }
 
-}  // namespace millrace
+}  // namespace millrace::program
 
 #endif  // MILLRACE_COMMON_PROGRAM_EXIT_CODE_H_

@@ -19,7 +19,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 // Libraries count in nanoseconds, and fail beyond some centuries.
@@ -388,4 +388,4 @@ std::string FlagSet::Help() const {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::program

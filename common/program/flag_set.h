@@ -34,7 +34,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::program {
 
 class FlagSet {
  public:
@@ -188,6 +188,6 @@ class FlagSet {
   bool help_wanted_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::program
 
 #endif  // MILLRACE_COMMON_PROGRAM_FLAG_SET_H_

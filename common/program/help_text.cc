@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_split.h"
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 constexpr size_t kWidth = 80;
@@ -49,4 +49,4 @@ void AppendHelpRow(absl::string_view name, absl::string_view text,
   AppendWrapped(text, at, column, out);
 }
 
-}  // namespace millrace
+}  // namespace millrace::program

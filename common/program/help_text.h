@@ -14,7 +14,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::program {
 
 // Column, from 0, at which the explanation of a flag begins.
 inline constexpr size_t kFlagColumn = 28;
@@ -30,6 +30,6 @@ void AppendWrapped(absl::string_view text, size_t column, size_t indent,
 void AppendHelpRow(absl::string_view name, absl::string_view text,
                    size_t column, std::string* out);
 
-}  // namespace millrace
+}  // namespace millrace::program
 
 #endif  // MILLRACE_COMMON_PROGRAM_HELP_TEXT_H_

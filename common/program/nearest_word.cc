@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 constexpr size_t kMinPrefix = 3;
@@ -56,4 +56,4 @@ std::string DidYouMean(absl::string_view typed,
   return absl::StrCat("; did you mean ", prefix, nearest, "?");
 }
 
-}  // namespace millrace
+}  // namespace millrace::program

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::program {
 
 // The word of `words` that the fewest edits (a letter more, less or another
 // one) make of `typed`: at most 3, fewer for short words; else the first that
@@ -25,6 +25,6 @@ std::string DidYouMean(absl::string_view typed,
                        absl::Span<const absl::string_view> words,
                        absl::string_view prefix);
 
-}  // namespace millrace
+}  // namespace millrace::program
 
 #endif  // MILLRACE_COMMON_PROGRAM_NEAREST_WORD_H_

@@ -7,7 +7,7 @@
 #include "common/count_text.h"
 #include "common/json_text.h"
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 // The first value that %.4g writes with an exponent.
@@ -85,4 +85,4 @@ std::string Table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::program

@@ -16,7 +16,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::program {
 
 class Report {
  public:
@@ -45,6 +45,6 @@ class Report {
 // Aligns the cells of `rows` in columns; the first row is the heading.
 std::string Table(const std::vector<std::vector<std::string>>& rows);
 
-}  // namespace millrace
+}  // namespace millrace::program
 
 #endif  // MILLRACE_COMMON_PROGRAM_REPORT_H_

@@ -8,7 +8,7 @@
 
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 std::atomic<int> received{0};
@@ -82,4 +82,4 @@ void StopSignals::Listen() {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::program

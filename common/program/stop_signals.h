@@ -25,7 +25,7 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::program {
 
 class StopSignals {
  public:
@@ -74,6 +74,6 @@ class StopSignals {
   std::thread listener_;  // last: uses all of the above
 };
 
-}  // namespace millrace
+}  // namespace millrace::program
 
 #endif  // MILLRACE_COMMON_PROGRAM_STOP_SIGNALS_H_

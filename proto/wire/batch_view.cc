@@ -10,7 +10,7 @@
 #include "proto/dtype.h"
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::wire {
 namespace {
 
 struct Extent {
@@ -237,4 +237,4 @@ absl::Status ValidatePayload(const BatchHeader& header,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::wire

@@ -21,7 +21,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::wire {
 
 // What a client requested. `tensors` are those of the plan, not owned.
 struct BatchExpectation {
@@ -56,6 +56,6 @@ bool SampleElements(
     const google::protobuf::RepeatedField<int64_t>& sample_shape, bool* ragged,
     uint64_t* elements);
 
-}  // namespace millrace
+}  // namespace millrace::wire
 
 #endif  // MILLRACE_PROTO_WIRE_BATCH_VIEW_H_

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::wire {
 namespace {
 
 // Of Zstandard's levels, 1 compresses the differences of photographs as well
@@ -119,4 +119,4 @@ uint32_t DeltaStrideFor(DType dtype, absl::Span<const int64_t> sample_shape) {
   return 1;
 }
 
-}  // namespace millrace
+}  // namespace millrace::wire

@@ -23,7 +23,7 @@
 #include "proto/names.h"
 #include "proto/types.pb.h"
 
-namespace millrace {
+namespace millrace::wire {
 
 // Larger frames are sent as they are. Senders use kFrameDataBytes
 // (proto/wire/version.h).
@@ -51,6 +51,6 @@ absl::Status DecompressFrame(absl::Span<const absl::string_view> pieces,
 // one byte, else 0.
 uint32_t DeltaStrideFor(DType dtype, absl::Span<const int64_t> sample_shape);
 
-}  // namespace millrace
+}  // namespace millrace::wire
 
 #endif  // MILLRACE_PROTO_WIRE_FRAME_COMPRESSION_H_

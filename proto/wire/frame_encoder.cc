@@ -2,7 +2,7 @@
 
 #include "proto/wire/wire_format.h"
 
-namespace millrace {
+namespace millrace::wire {
 namespace {
 
 char* PutVarint(uint64_t value, char* out) {
@@ -55,4 +55,4 @@ size_t EncodeFramePrefix(uint64_t step, uint64_t offset, uint64_t data_bytes,
   return end - out;
 }
 
-}  // namespace millrace
+}  // namespace millrace::wire

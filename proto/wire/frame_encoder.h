@@ -21,7 +21,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::wire {
 
 // Three fields, each a one-byte tag and a varint of at most ten bytes; with a
 // compression three more, of two-byte tags and one, ten and five bytes.
@@ -45,6 +45,6 @@ std::string EncodeFirstFramePrefix(const BatchHeader& header,
 size_t EncodeFramePrefix(uint64_t step, uint64_t offset, uint64_t data_bytes,
                          char* out, const FrameCompression& compression = {});
 
-}  // namespace millrace
+}  // namespace millrace::wire
 
 #endif  // MILLRACE_PROTO_WIRE_FRAME_ENCODER_H_

@@ -10,7 +10,7 @@
 #include "proto/wire/version.h"
 #include "proto/wire/wire_format.h"
 
-namespace millrace {
+namespace millrace::wire {
 namespace {
 
 // A payload of this size has left a core's own caches when it is read.
@@ -295,4 +295,4 @@ absl::Status CopyFrameData(const FrameView& frame,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::wire

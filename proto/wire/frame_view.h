@@ -30,7 +30,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::wire {
 
 struct FrameView {
   bool has_header = false;
@@ -67,6 +67,6 @@ absl::Status ParseFrame(absl::Span<const absl::string_view> slices,
 // cannot be decompressed: its place in `payload` is then unspecified.
 absl::Status CopyFrameData(const FrameView& frame, absl::Span<uint8_t> payload);
 
-}  // namespace millrace
+}  // namespace millrace::wire
 
 #endif  // MILLRACE_PROTO_WIRE_FRAME_VIEW_H_

@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 
-namespace millrace {
+namespace millrace::wire {
 namespace {
 
 // Field 15000 of wire type 1 (fixed64), as a varint.
@@ -50,4 +50,4 @@ uint64_t AnswerSeed(absl::string_view request) {
   return XXH3_64bits(request.data(), request.size());
 }
 
-}  // namespace millrace
+}  // namespace millrace::wire

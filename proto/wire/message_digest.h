@@ -31,7 +31,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::wire {
 
 // The metadatum by which a client (in every call) and a server (in the initial
 // metadata of a unary answer) declare that their messages have digests. Only
@@ -56,6 +56,6 @@ DigestCheck CheckDigest(absl::string_view bytes, uint64_t seed = 0,
 // `request`: all bytes, those of its digest included.
 uint64_t AnswerSeed(absl::string_view request);
 
-}  // namespace millrace
+}  // namespace millrace::wire
 
 #endif  // MILLRACE_PROTO_WIRE_MESSAGE_DIGEST_H_

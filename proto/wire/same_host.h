@@ -18,7 +18,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::wire {
 
 inline constexpr uint32_t kSameHostVersion = 1;
 // Of the metadatum that carries a SameHostOffer.
@@ -77,6 +77,6 @@ inline bool DecodeSameHost(absl::string_view bytes, SameHostMessage* message) {
   return true;
 }
 
-}  // namespace millrace
+}  // namespace millrace::wire
 
 #endif  // MILLRACE_PROTO_WIRE_SAME_HOST_H_

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::wire {
 
 // What this code speaks. Raised when a peer of the version before could
 // misunderstand a message; a field that may be ignored does not raise it.
@@ -29,6 +29,6 @@ inline constexpr uint64_t kMaxBatchHeaderBytes = 1 << 20;
 // of at most 64 KiB, and what is parsed may take many times its bytes.
 inline constexpr uint64_t kMaxRequestBytes = 256 << 10;
 
-}  // namespace millrace
+}  // namespace millrace::wire
 
 #endif  // MILLRACE_PROTO_WIRE_VERSION_H_

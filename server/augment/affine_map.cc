@@ -2,7 +2,7 @@
 
 #include "server/augment/portable_math.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 AffinePair MakeAffine(const AffineParameters& p, Size image) {
   const SinCos turn = PortableSinCosDegrees(p.degrees);
@@ -32,4 +32,4 @@ AffinePair MakeAffine(const AffineParameters& p, Size image) {
   return maps;
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

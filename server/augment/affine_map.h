@@ -14,7 +14,7 @@
 
 #include "server/augment/geometry.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // x' = xx x + xy y + x0, y' = yx x + yy y + y0.
 struct AffineMap {
@@ -57,6 +57,6 @@ struct AffinePair {
 // the inverse of the first move, and translation.
 AffinePair MakeAffine(const AffineParameters& parameters, Size image);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_AFFINE_MAP_H_

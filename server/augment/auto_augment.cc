@@ -10,7 +10,7 @@
 #include "server/augment/random.h"
 #include "server/augment/random_affine.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 // In torchvision's order, which the draws index.
@@ -198,4 +198,4 @@ std::unique_ptr<const PixelOp> MakeAutoAugment(
   return std::make_unique<AutoAugmentOp>(options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

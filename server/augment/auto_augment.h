@@ -39,7 +39,7 @@
 #include "server/augment/geometry_op.h"
 #include "server/augment/pixel_op.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 struct AutoAugmentOptions {
   uint32_t place = 0;
@@ -58,6 +58,6 @@ struct AutoAugmentOptions {
 std::unique_ptr<const PixelOp> MakeAutoAugment(
     const AutoAugmentOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_AUTO_AUGMENT_H_

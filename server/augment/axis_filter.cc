@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::augment {
 
 void AxisFilter::Reset(int64_t count, int64_t stride) {
   count_ = count;
@@ -91,4 +91,4 @@ void AxisFilter::Build(const Options& o) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

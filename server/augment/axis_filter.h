@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace millrace {
+namespace millrace::augment {
 
 class AxisFilter {
  public:
@@ -69,6 +69,6 @@ class AxisFilter {
   std::vector<double> exact_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_AXIS_FILTER_H_

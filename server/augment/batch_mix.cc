@@ -9,7 +9,7 @@
 #include "server/augment/portable_math.h"
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 // torchvision 0.26, transforms/v2/_augment.py, CutMix.make_params.
@@ -73,4 +73,4 @@ std::string Describe(const BatchMix& mix) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

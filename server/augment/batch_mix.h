@@ -22,7 +22,7 @@
 
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // One mix_up or cut_mix of the spec.
 struct BatchMixer {
@@ -56,6 +56,6 @@ BatchMix DrawBatchMix(absl::Span<const BatchMixer> mixers, uint64_t batch_key);
 // For display: "mix_up lambda 0.3127".
 std::string Describe(const BatchMix& mix);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_BATCH_MIX_H_

@@ -5,7 +5,7 @@
 
 #include "server/augment/portable_math.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 // Uniform on (0, 1], because 0 has no logarithm.
@@ -58,4 +58,4 @@ double SampleSymmetricBeta(double alpha, CounterRandom& random) {
   return 1.0 / (1.0 + PortableExp(ratio));
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

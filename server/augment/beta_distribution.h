@@ -18,12 +18,12 @@
 
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // `alpha` is in (0, 1000]. A value below 1e-100 counts as 1e-100, where every
 // draw is 0 or 1.
 double SampleSymmetricBeta(double alpha, CounterRandom& random);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_BETA_DISTRIBUTION_H_

@@ -16,7 +16,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace {
+namespace millrace::augment {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -142,11 +142,11 @@ void DrawRun(const BilinearRun& run) {
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace millrace
+}  // namespace millrace::augment
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace millrace {
+namespace millrace::augment {
 
 HWY_EXPORT(DrawRun);
 
@@ -154,5 +154,5 @@ void DrawBilinearRun(const BilinearRun& run) {
   HWY_DYNAMIC_DISPATCH(DrawRun)(run);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif  // HWY_ONCE

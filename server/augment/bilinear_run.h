@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::augment {
 
 // Weights of the pixels above left, above right, below left, below right.
 struct BilinearWeights {
@@ -52,6 +52,6 @@ struct BilinearRun {
 
 void DrawBilinearRun(const BilinearRun& run);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_BILINEAR_RUN_H_

@@ -2,7 +2,7 @@
 
 #include "server/augment/color_steps.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // sharpness.cc and tone_curve.cc have the other functions.
 
@@ -33,4 +33,4 @@ void MakeGrey(ImageSpan image) {
   ApplyColorSteps(image, {&step, 1});
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -25,7 +25,7 @@
 #include "server/augment/geometry.h"
 #include "server/augment/pixel_op.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // A factor is at least 0 and finite. 1 changes nothing; 0 gives black, the mean
 // grey, the grey image, or the smoothed image.
@@ -62,6 +62,6 @@ void AutoContrast(ImageSpan image);
 // Flattens each channel's histogram, by PIL's rule.
 void Equalize(ImageSpan image);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_COLOR_FUNCTIONS_H_

@@ -8,7 +8,7 @@
 #include "server/augment/color_steps.h"
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr int kChanges = 4;
@@ -111,4 +111,4 @@ std::unique_ptr<const PixelOp> MakeColorJitter(
   return std::make_unique<ColorJitterOp>(options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

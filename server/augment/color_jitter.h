@@ -21,7 +21,7 @@
 
 #include "server/augment/pixel_op.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 struct ColorJitterOptions {
   struct Interval {
@@ -42,6 +42,6 @@ struct ColorJitterOptions {
 std::unique_ptr<const PixelOp> MakeColorJitter(
     const ColorJitterOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_COLOR_JITTER_H_

@@ -25,7 +25,7 @@
 
 #ifndef MILLRACE_COLOR_PASS
 #define MILLRACE_COLOR_PASS
-namespace millrace {
+namespace millrace::augment {
 namespace {
 enum class Pass {
   kOnly,
@@ -33,11 +33,11 @@ enum class Pass {
   kSecond,  // starts with a split image
 };
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace {
+namespace millrace::augment {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -440,11 +440,11 @@ uint64_t StepPixels(uint8_t* row, int64_t pixels, int channels,
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace millrace
+}  // namespace millrace::augment
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 HWY_EXPORT(StepPixels);
@@ -562,5 +562,5 @@ void ApplyColorStepsAndContrast(ImageSpan image,
   Run(image, steps, Pass::kSecond);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif  // HWY_ONCE

@@ -45,7 +45,7 @@
 #include "absl/types/span.h"
 #include "server/augment/pixel_op.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 struct ColorStep {
   // Weaken and strengthen: brightness, and contrast about a known mean. Less
@@ -88,6 +88,6 @@ void ApplyColorStepsAndContrast(ImageSpan image,
                                 double contrast_factor,
                                 absl::Span<const ColorStep> after);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_COLOR_STEPS_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 // kChannels is 0 if the number is known only at run time.
@@ -185,4 +185,4 @@ void CopyNearest(const NearestJob& job) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

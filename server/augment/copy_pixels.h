@@ -17,7 +17,7 @@
 #include "server/augment/geometry.h"
 #include "server/augment/geometry_op.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // `flip`: column i goes to column size.width - 1 - i.
 void CopyPixels(const uint8_t* from, ptrdiff_t from_stride, Size size,
@@ -66,6 +66,6 @@ struct NearestJob {
 };
 void CopyNearest(const NearestJob& job);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_COPY_PIXELS_H_

@@ -25,7 +25,7 @@
 
 #ifndef MILLRACE_BLUR_WEIGHTS
 #define MILLRACE_BLUR_WEIGHTS
-namespace millrace {
+namespace millrace::augment {
 namespace {
 // In units of 1/65536. The middle weight and twice each other weight sum up to
 // 65536.
@@ -37,11 +37,11 @@ struct BlurWeights {
   uint16_t lost = 0;
 };
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace {
+namespace millrace::augment {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -156,11 +156,11 @@ void SumAlongX(const uint16_t* HWY_RESTRICT sums, const BlurWeights* weights,
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace millrace
+}  // namespace millrace::augment
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 HWY_EXPORT(SumAlongY);
@@ -312,5 +312,5 @@ absl::Status BlurPixels(ImageSpan image, int kernel_size, double sigma,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif  // HWY_ONCE

@@ -23,7 +23,7 @@
 #include "server/augment/geometry.h"
 #include "server/augment/pixel_op.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 inline constexpr int kMaxBlurTaps = 255;
 
@@ -45,6 +45,6 @@ absl::Status BlurPixels(ImageSpan image, int kernel_size, double sigma,
 // Max bytes that BlurPixels reserves.
 int64_t BlurScratchBytes(Size size, int channels, int kernel_size);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_GAUSSIAN_BLUR_H_

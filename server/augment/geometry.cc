@@ -5,7 +5,7 @@
 
 #include "server/augment/portable_math.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 int64_t CenterStart(int64_t image, int64_t crop) {
@@ -66,4 +66,4 @@ Rect CenterRect(Size image, Size crop) {
           CenterStart(image.height, crop.height), crop.width, crop.height};
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -13,7 +13,7 @@
 
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 struct Size {
   int64_t width = 0;
@@ -53,6 +53,6 @@ Size ShortSideSize(Size image, int64_t short_side);
 // begins at a negative place; the part outside the image is padding.
 Rect CenterRect(Size image, Size crop);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_GEOMETRY_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Kind = GeometryOp::Kind;
@@ -263,4 +263,4 @@ absl::StatusOr<SegmentList> GeometryChain::Plan(Size image, uint64_t sample_key,
   return planner.Take();
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

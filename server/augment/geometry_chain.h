@@ -26,7 +26,7 @@
 #include "server/augment/geometry_op.h"
 #include "server/augment/parameter_log.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // One resampling. The output has the size `canvas`. It contains `window` of the
 // resized box at (pad_left, pad_top); the rest is `fill`. The flips then mirror
@@ -93,6 +93,6 @@ class GeometryChain {
   std::optional<Size> output_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_GEOMETRY_CHAIN_H_

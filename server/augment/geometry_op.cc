@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Kind = GeometryOp::Kind;
@@ -233,4 +233,4 @@ absl::Status Resolve(const GeometryOp& op, uint64_t sample_key,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

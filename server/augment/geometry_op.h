@@ -29,7 +29,7 @@
 #include "server/augment/geometry.h"
 #include "server/augment/parameter_log.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // Max side of an image, crop or result.
 inline constexpr int64_t kMaxImageSide = 65535;
@@ -134,6 +134,6 @@ using StepList = absl::InlinedVector<GeometryStep, 6>;
 absl::Status Resolve(const GeometryOp& op, uint64_t sample_key,
                      ParameterLog* log, Size& size, StepList& steps);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_GEOMETRY_OP_H_

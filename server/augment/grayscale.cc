@@ -3,7 +3,7 @@
 #include "server/augment/color_functions.h"
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class GrayscaleOp final : public PixelOp {
@@ -31,4 +31,4 @@ std::unique_ptr<const PixelOp> MakeGrayscale(const GrayscaleOptions& options) {
   return std::make_unique<GrayscaleOp>(options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -14,7 +14,7 @@
 
 #include "server/augment/pixel_op.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 struct GrayscaleOptions {
   uint32_t place = 0;  // in the spec
@@ -23,6 +23,6 @@ struct GrayscaleOptions {
 
 std::unique_ptr<const PixelOp> MakeGrayscale(const GrayscaleOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_GRAYSCALE_H_

@@ -20,7 +20,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace {
+namespace millrace::augment {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -76,11 +76,11 @@ void MixOne(uint8_t* a, const uint8_t* b, int64_t bytes, uint32_t share) {
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace millrace
+}  // namespace millrace::augment
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace millrace {
+namespace millrace::augment {
 
 HWY_EXPORT(MixBoth);
 HWY_EXPORT(MixOne);
@@ -123,5 +123,5 @@ void CopyBox(uint8_t* a, const uint8_t* partner, int64_t row_bytes,
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif  // HWY_ONCE

@@ -13,7 +13,7 @@
 
 #include "server/augment/batch_mix.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // a' = (share * a + (65536 - share) * b + 32768) >> 16, and b' is the same with
 // a and b exchanged. `a` and `b` have `bytes` bytes each and do not overlap.
@@ -32,6 +32,6 @@ void SwapBoxes(uint8_t* a, uint8_t* b, int64_t row_bytes, int64_t channels,
 void CopyBox(uint8_t* a, const uint8_t* partner, int64_t row_bytes,
              int64_t channels, const BatchMix& mix);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_MIX_PIXELS_H_

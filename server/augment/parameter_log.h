@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string>
 
-namespace millrace {
+namespace millrace::augment {
 
 class ParameterLog {
  public:
@@ -32,6 +32,6 @@ class ParameterLog {
   virtual void Add(uint32_t place, std::string what) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_PARAMETER_LOG_H_

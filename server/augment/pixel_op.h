@@ -22,7 +22,7 @@
 #include "server/augment/geometry.h"
 #include "server/augment/parameter_log.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // uint8 pixels [height, width, channels]. The bytes around the rows may belong
 // to other threads, so they are neither read nor written.
@@ -58,6 +58,6 @@ class PixelOp {
                              const OpContext& context) const = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_PIXEL_OP_H_

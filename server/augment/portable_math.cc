@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 // ln 2 in two parts. The high part has 32 trailing zero bits, so its product
@@ -89,4 +89,4 @@ int64_t RoundHalfEven(double x) {
   return n + (n & 1);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::augment {
 
 // e^x for |x| <= 700.
 double PortableExp(double x);
@@ -31,6 +31,6 @@ SinCos PortableSinCosDegrees(double degrees);
 // The nearest integer, ties to even (as Python's round). |x| < 2^52.
 int64_t RoundHalfEven(double x);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_PORTABLE_MATH_H_

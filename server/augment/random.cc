@@ -1,6 +1,6 @@
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
                                    std::array<uint32_t, 2> key) {
@@ -46,4 +46,4 @@ uint64_t CounterRandom::Below(uint64_t n) {
                                64);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

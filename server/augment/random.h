@@ -19,7 +19,7 @@
 #include <array>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::augment {
 
 // One block of Philox4x32-10.
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
@@ -50,6 +50,6 @@ class CounterRandom {
   std::array<uint32_t, 4> words_{};
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_RANDOM_H_

@@ -7,7 +7,7 @@
 #include "server/augment/random.h"
 #include "server/augment/warp.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 double Tangent(double degrees) {
@@ -113,4 +113,4 @@ absl::Status WarpInPlace(ImageSpan image, const AffineMap& inverse,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -29,7 +29,7 @@
 #include "server/augment/parameter_log.h"
 #include "server/augment/pixel_op.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 struct RandomAffineOptions {
   uint32_t place = 0;
@@ -67,6 +67,6 @@ absl::Status WarpInPlace(ImageSpan image, const AffineMap& inverse,
                          bool nearest, const FillColor& fill, bool fill_given,
                          AlignedBuffer& scratch);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_RANDOM_AFFINE_H_

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/augment/portable_math.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class RandomErasingOp final : public PixelOp {
@@ -108,4 +108,4 @@ std::unique_ptr<const PixelOp> MakeRandomErasing(RandomErasingOptions options) {
   return std::make_unique<RandomErasingOp>(std::move(options));
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -22,7 +22,7 @@
 #include "server/augment/pixel_op.h"
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 struct RandomErasingOptions {
   uint32_t place = 0;  // in the spec
@@ -45,6 +45,6 @@ std::unique_ptr<const PixelOp> MakeRandomErasing(RandomErasingOptions options);
 Rect RandomErasingRect(Size image, const RandomErasingOptions& options,
                        CounterRandom& random);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_RANDOM_ERASING_H_

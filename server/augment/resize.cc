@@ -20,7 +20,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace {
+namespace millrace::augment {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -385,11 +385,11 @@ void ResizeBlocks(const ResizeJob& job, uint8_t* HWY_RESTRICT tile,
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace millrace
+}  // namespace millrace::augment
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace millrace {
+namespace millrace::augment {
 
 HWY_EXPORT(ResizeBlocks);
 
@@ -409,5 +409,5 @@ bool ResizePixels(const ResizeJob& job, ResizeScratch& scratch) {
   return true;
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif  // HWY_ONCE

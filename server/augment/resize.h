@@ -25,7 +25,7 @@
 #include "common/aligned_buffer.h"
 #include "server/augment/axis_filter.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // Bytes after the last source row that may be read; their values do not matter.
 inline constexpr size_t kResizeReadSlack = 256;
@@ -67,6 +67,6 @@ class ResizeScratch {
 // False: there is no memory for the scratch.
 bool ResizePixels(const ResizeJob& job, ResizeScratch& scratch);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_RESIZE_H_

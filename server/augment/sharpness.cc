@@ -18,7 +18,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace {
+namespace millrace::augment {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -108,11 +108,11 @@ void SharpenRow(const uint16_t* sums, const uint8_t* row, int64_t begin,
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace millrace
+}  // namespace millrace::augment
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 HWY_EXPORT(SumThreeRows);
@@ -167,5 +167,5 @@ absl::Status AdjustSharpness(ImageSpan image, double factor,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif  // HWY_ONCE

@@ -23,18 +23,18 @@
 
 #ifndef MILLRACE_TONE_TABLES
 #define MILLRACE_TONE_TABLES
-namespace millrace {
+namespace millrace::augment {
 namespace {
 // One table for each channel.
 struct ToneTables {
   alignas(64) uint8_t of[3][256];
 };
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace {
+namespace millrace::augment {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -187,11 +187,11 @@ void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* least,
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace millrace
+}  // namespace millrace::augment
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 HWY_EXPORT(MaskBytes);
@@ -312,5 +312,5 @@ void Equalize(ImageSpan image) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment
 #endif  // HWY_ONCE

@@ -10,7 +10,7 @@
 
 #include "server/augment/bilinear_run.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr int kWeightBits = BilinearWeights::kBits;
@@ -293,4 +293,4 @@ void WarpPixels(const WarpJob& job) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -26,7 +26,7 @@
 #include "server/augment/geometry.h"
 #include "server/augment/geometry_op.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // Bytes after the source that may be read; their values do not matter.
 inline constexpr size_t kWarpReadSlack = 16;
@@ -45,6 +45,6 @@ struct WarpJob {
 
 void WarpPixels(const WarpJob& job);
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_SERVER_AUGMENT_WARP_H_

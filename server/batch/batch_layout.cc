@@ -7,7 +7,7 @@
 #include "proto/dtype.h"
 #include "proto/tensor_cast.h"
 
-namespace millrace {
+namespace millrace::batch {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
@@ -177,4 +177,4 @@ void BatchLayout::Placed::Describe(BatchHeader& header) const {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch

@@ -26,7 +26,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::batch {
 
 class BatchLayout {
  public:
@@ -110,6 +110,6 @@ TensorSpec SourceIndexSpec();
 TensorSpec SampleIndexSpec();
 TensorSpec ValidSpec();
 
-}  // namespace millrace
+}  // namespace millrace::batch
 
 #endif  // MILLRACE_SERVER_BATCH_BATCH_LAYOUT_H_

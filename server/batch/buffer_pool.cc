@@ -4,7 +4,7 @@
 
 #include "server/batch/payload_buffer.h"
 
-namespace millrace {
+namespace millrace::batch {
 namespace {
 
 // Upper bound of the idle buffers, because the list is searched linearly under
@@ -119,4 +119,4 @@ uint64_t BufferPool::idle_bytes() const {
   return idle_bytes_;
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch

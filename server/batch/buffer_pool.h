@@ -22,7 +22,7 @@
 #include "common/byte_budget.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::batch {
 
 class BufferPool {
  public:
@@ -82,6 +82,6 @@ class BufferPool {
   uint64_t borrowed_ MR_GUARDED_BY(mu_) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::batch
 
 #endif  // MILLRACE_SERVER_BATCH_BUFFER_POOL_H_

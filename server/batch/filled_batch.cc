@@ -4,7 +4,7 @@
 
 #include "server/batch/payload_buffer.h"
 
-namespace millrace {
+namespace millrace::batch {
 BatchPayload::BatchPayload(uint64_t bytes, ByteBudget::Reservation reservation,
                            std::shared_ptr<BufferPool> pool,
                            std::shared_ptr<PayloadMemory> memory)
@@ -42,4 +42,4 @@ std::optional<BatchPayload::Lending> BatchPayload::Lend() {
   return Lending{*lent, std::move(memory_)};
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch

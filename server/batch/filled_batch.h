@@ -18,7 +18,7 @@
 #include "server/batch/buffer_pool.h"
 #include "server/batch/payload_memory.h"
 
-namespace millrace {
+namespace millrace::batch {
 
 // Memory of one batch and its share of the budget; both are given back when it
 // is destroyed (by the last slice that refers to it).
@@ -66,6 +66,6 @@ struct FilledBatch {
   std::chrono::steady_clock::time_point whole;
 };
 
-}  // namespace millrace
+}  // namespace millrace::batch
 
 #endif  // MILLRACE_SERVER_BATCH_FILLED_BATCH_H_

@@ -7,7 +7,7 @@
 
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::batch {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
@@ -47,4 +47,4 @@ void FreePayloadBuffer(uint8_t* data, uint64_t capacity) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch

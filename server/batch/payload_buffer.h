@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::batch {
 
 // Minimum size of buffers that are mappings: the system limits the number of
 // mappings (vm.max_map_count, 65,530).
@@ -29,6 +29,6 @@ uint8_t* NewPayloadBuffer(uint64_t bytes, uint64_t* capacity);
 
 void FreePayloadBuffer(uint8_t* data, uint64_t capacity);
 
-}  // namespace millrace
+}  // namespace millrace::batch
 
 #endif  // MILLRACE_SERVER_BATCH_PAYLOAD_BUFFER_H_

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace millrace {
+namespace millrace::batch {
 
 class PayloadMemory {
  public:
@@ -38,6 +38,6 @@ class PayloadMemory {
   virtual void TakeBack(const Lent& lent) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::batch
 
 #endif  // MILLRACE_SERVER_BATCH_PAYLOAD_MEMORY_H_

@@ -8,7 +8,7 @@
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::batch {
 namespace {
 
 void ToPlanes(const uint8_t* source, uint64_t pixels, uint64_t channels,
@@ -79,4 +79,4 @@ bool RowFormat::Apply(const uint8_t* source, uint8_t* target,
   return cast_->Apply(source, target, cast_->sample_elements());
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch

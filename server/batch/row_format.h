@@ -20,7 +20,7 @@
 #include "proto/names.h"
 #include "proto/tensor_cast.h"
 
-namespace millrace {
+namespace millrace::batch {
 
 class RowFormat {
  public:
@@ -50,6 +50,6 @@ class RowFormat {
   std::optional<TensorCast> cast_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::batch
 
 #endif  // MILLRACE_SERVER_BATCH_ROW_FORMAT_H_

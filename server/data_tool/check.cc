@@ -24,7 +24,7 @@
 #include "server/plan/spec_limits.h"
 #include "server/storage/open.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // Memory budget of the engine. No memory is used, because no batch is made.
@@ -39,29 +39,31 @@ absl::StatusOr<uint64_t> CheckAgainst(const std::vector<std::string>& uris,
                                       uint64_t batch_size) {
   MR_ASSIGN_OR_RETURN(PipelineSpec spec, ParseSpecText(text, path));
   MR_ASSIGN_OR_RETURN(const auto operators,
-                      UsageError(Operators::Load(libraries)));
-  std::vector<std::shared_ptr<const RecordSource>> datasets;
+                      UsageError(operators::Operators::Load(libraries)));
+  std::vector<std::shared_ptr<const storage::RecordSource>> datasets;
   for (const std::string& uri : uris) {
-    MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source,
-                        OpenRecordSource(uri, {.operators = operators.get()}));
+    MR_ASSIGN_OR_RETURN(
+        std::shared_ptr<const storage::RecordSource> source,
+        storage::OpenRecordSource(uri, {.operators = operators.get()}));
     datasets.push_back(std::move(source));
   }
   NameSource(uris[0], spec);
-  MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, NameDatasets(datasets, spec));
+  MR_ASSIGN_OR_RETURN(pipeline::DatasetCatalog catalog,
+                      NameDatasets(datasets, spec));
   if (batch_size > 0) spec.set_batch_size(batch_size);
-  if (spec.batch_size() == 0) spec.set_batch_size(kAssumedBatchSize);
+  if (spec.batch_size() == 0) spec.set_batch_size(plan::kAssumedBatchSize);
   uint64_t budget_bytes = kBudgetBytes;
   for (const auto& dataset : datasets) {
     budget_bytes += dataset->metadata_bytes();  // independent of the pipeline
   }
   ByteBudget budget(budget_bytes);
-  Engine::Options options;
+  pipeline::Engine::Options options;
   options.threads = 1;
   options.read_threads = 0;
   options.budget = &budget;
   options.operators = operators.get();
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                      Engine::Create(options, std::move(catalog)));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<pipeline::Engine> engine,
+                      pipeline::Engine::Create(options, std::move(catalog)));
   const auto pipeline = engine->Open(spec);
   if (pipeline.ok()) return (*pipeline)->description().steps_per_epoch();
   return absl::Status(pipeline.status().code(),
@@ -80,7 +82,7 @@ int RunCheck(const Args& args, std::ostream& out) {
   std::vector<std::string> datasets;
   std::vector<std::string> libraries;
   uint64_t batch_size = 0;
-  FlagSet flags(
+  program::FlagSet flags(
       {.command = "millrace-data check",
        .summary =
            "Checks a pipeline file (protobuf text format, docs/protocol.md) "
@@ -107,10 +109,10 @@ int RunCheck(const Args& args, std::ostream& out) {
   int exit_code;
   if (!ParseOrLeave(flags, args, "check", out, &exit_code)) return exit_code;
   if (flags.Given("batch_size") &&
-      (batch_size < 1 || batch_size > kMaxBatchSize)) {
+      (batch_size < 1 || batch_size > plan::kMaxBatchSize)) {
     return Report("check", UsageError(absl::InvalidArgumentError(absl::StrCat(
                                "--batch_size=", batch_size,
-                               ": it must be 1 .. ", kMaxBatchSize))));
+                               ": it must be 1 .. ", plan::kMaxBatchSize))));
   }
   const std::string flag = absl::StrCat("--batch_size=", batch_size);
   const std::string& path = flags.argument();
@@ -118,7 +120,8 @@ int RunCheck(const Args& args, std::ostream& out) {
       UsageError(ReadFile(path, kMaxTextFileBytes, "the pipeline"));
   if (!file.ok()) return Report("check", file.status());
   const std::string& text = *file;
-  const std::vector<SpecMistake> mistakes = CheckSpecText(text, batch_size);
+  const std::vector<SpecMistake> mistakes =
+      plan::CheckSpecText(text, batch_size);
   for (const SpecMistake& mistake : mistakes) {
     std::cerr << Readable(path);
     if (mistake.line > 0) std::cerr << ":" << mistake.line;
@@ -140,7 +143,7 @@ int RunCheck(const Args& args, std::ostream& out) {
   const uint64_t own = BatchSizeIn(text);
   if (batch_size == 0 && own == 0) {
     std::cerr << "millrace-data check: " << Readable(path)
-              << " sets no batch_size: checked with " << kAssumedBatchSize
+              << " sets no batch_size: checked with " << plan::kAssumedBatchSize
               << "; --batch_size=N sets another" << std::endl;
   } else if (batch_size > 0 && own > 0 && own != batch_size) {
     std::cerr << "millrace-data check: checked with " << flag
@@ -151,7 +154,7 @@ int RunCheck(const Args& args, std::ostream& out) {
     out << Readable(path)
         << ": no mistakes; not checked against a dataset (--dataset=URI does "
            "that)\n";
-    return kExitOk;
+    return program::kExitOk;
   }
   const absl::StatusOr<uint64_t> steps =
       CheckAgainst(datasets, libraries, text, path, batch_size);
@@ -163,7 +166,7 @@ int RunCheck(const Args& args, std::ostream& out) {
   out << Readable(path) << ": no mistakes; the pipeline fits "
       << (datasets.size() == 1 ? Readable(datasets[0]) : "the datasets") << ": "
       << CountText(*steps, "step") << " in an epoch\n";
-  return kExitOk;
+  return program::kExitOk;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

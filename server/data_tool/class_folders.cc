@@ -13,7 +13,7 @@
 #include "server/data_tool/first_of.h"
 #include "server/data_tool/split_name.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -363,4 +363,4 @@ absl::StatusOr<std::vector<std::string>> CheckClassFolders(
   return Layout(path, tables, by_split).Check(path, input);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -22,7 +22,7 @@
 #include "absl/types/span.h"
 #include "server/data_tool/same_samples.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // A folder: where images lie below it.
 struct ImageFolders {
@@ -41,6 +41,6 @@ absl::StatusOr<std::vector<std::string>> CheckClassFolders(
     const std::string& path, const ImageFolders& input,
     absl::Span<const std::string> tables, bool by_split);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_CLASS_FOLDERS_H_

@@ -12,7 +12,7 @@
 
 #include "common/program/exit_code.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 using Args = std::vector<std::string>;
 
@@ -26,6 +26,6 @@ int RunVerify(const Args& args, std::ostream& out);
 int RunCheck(const Args& args, std::ostream& out);
 int RunPreview(const Args& args, std::ostream& out);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_COMMANDS_H_

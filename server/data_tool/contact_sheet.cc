@@ -6,7 +6,7 @@
 
 #include "common/picture/text_lines.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 constexpr double kMargin = 28;
@@ -23,16 +23,17 @@ constexpr double kHeadSize = 13;
 constexpr double kCaptionSize = 12;
 constexpr int kMaxLines = 3;  // max lines of a text
 
-constexpr Rgb kInk = {32, 33, 36};
-constexpr Rgb kPale = {95, 99, 104};
-constexpr Rgb kRoom = {236, 238, 241};
-constexpr Rgb kFrame = {255, 214, 0};
-constexpr Rgb kHalo = {20, 20, 20};
+constexpr picture::Rgb kInk = {32, 33, 36};
+constexpr picture::Rgb kPale = {95, 99, 104};
+constexpr picture::Rgb kRoom = {236, 238, 241};
+constexpr picture::Rgb kFrame = {255, 214, 0};
+constexpr picture::Rgb kHalo = {20, 20, 20};
 
 // The position of `image` in an area, whose height limits the longer side.
-PictureBox Fit(const RgbImage& image, const PictureBox& room) {
+picture::PictureBox Fit(const picture::RgbImage& image,
+                        const picture::PictureBox& room) {
   const double scale = room.height / std::max(image.width(), image.height());
-  PictureBox box;
+  picture::PictureBox box;
   if (scale >= 1) {
     box.width = image.width() * std::floor(scale);
     box.height = image.height() * std::floor(scale);
@@ -65,7 +66,7 @@ class Sheet {
 
   int columns() const { return columns_; }
 
-  Picture LayOut(const SheetHead& head) {
+  picture::Picture LayOut(const SheetHead& head) {
     double top = kMargin;
     AddHead(head.title, kTitleSize, kInk, top);
     for (const std::string& line : head.lines) {
@@ -91,15 +92,18 @@ class Sheet {
  private:
   // Moves `top` below the added line.
   void AddLine(const std::string& text, double left, double width, double size,
-               Rgb color, bool bold, double& top) {
-    const PictureBox box = {left, top, width, TextLineHeight(size)};
-    picture_.items.emplace_back(
-        PictureText{box, text, size, color, PictureText::Align::kLeft, bold});
+               picture::Rgb color, bool bold, double& top) {
+    const picture::PictureBox box = {left, top, width,
+                                     picture::TextLineHeight(size)};
+    picture_.items.emplace_back(picture::PictureText{
+        box, text, size, color, picture::PictureText::Align::kLeft, bold});
     top = box.bottom();
   }
 
-  void AddHead(const std::string& text, double size, Rgb color, double& top) {
-    for (const std::string& line : WrapText(text, width_, size, kMaxLines)) {
+  void AddHead(const std::string& text, double size, picture::Rgb color,
+               double& top) {
+    for (const std::string& line :
+         picture::WrapText(text, width_, size, kMaxLines)) {
       AddLine(line, kMargin, width_, size, color, size == kTitleSize, top);
     }
   }
@@ -110,10 +114,10 @@ class Sheet {
     top += kTextGap;
     AddPicture(pair.before, pair.kept, left, top);
     AddPicture(pair.after, {}, left + slot_ + kPictureGap, top);
-    top += cell_ + TextLineHeight(kCaptionSize) + 2 * kTextGap;
+    top += cell_ + picture::TextLineHeight(kCaptionSize) + 2 * kTextGap;
     for (const std::string& text : pair.lines) {
       for (const std::string& line :
-           WrapText(text, pair_width_, kCaptionSize, kMaxLines)) {
+           picture::WrapText(text, pair_width_, kCaptionSize, kMaxLines)) {
         AddLine(line, left, pair_width_, kCaptionSize, kInk, false, top);
       }
     }
@@ -121,37 +125,39 @@ class Sheet {
   }
 
   void AddPicture(const SheetPicture& shown,
-                  const std::vector<PicturePoint>& kept, double left,
+                  const std::vector<picture::PicturePoint>& kept, double left,
                   double top) {
-    const PictureBox room = {left, top, slot_, cell_};
-    picture_.items.emplace_back(PictureFill{room, kRoom});
+    const picture::PictureBox room = {left, top, slot_, cell_};
+    picture_.items.emplace_back(picture::PictureFill{room, kRoom});
     double below = room.bottom() + kTextGap;
     AddLine(shown.caption, left, slot_, kCaptionSize, kPale, false, below);
     if (shown.pixels.width() == 0 || shown.pixels.height() == 0) return;
-    const PictureBox box = Fit(shown.pixels, room);
-    picture_.items.emplace_back(PicturePixels{box, shown.pixels});
+    const picture::PictureBox box = Fit(shown.pixels, room);
+    picture_.items.emplace_back(picture::PicturePixels{box, shown.pixels});
     const auto at = [&](double x, double y) {
       // Lines are sharp on whole pixels.
-      return PicturePoint{
+      return picture::PicturePoint{
           std::round(box.left + x * box.width / shown.pixels.width()),
           std::round(box.top + y * box.height / shown.pixels.height())};
     };
     for (const SheetBox& b : shown.boxes) {
       picture_.items.emplace_back(
-          PictureOutline{{at(b.left, b.top), at(b.right, b.top),
-                          at(b.right, b.bottom), at(b.left, b.bottom)},
-                         b.color,
-                         2,
-                         box});
+          picture::PictureOutline{{at(b.left, b.top), at(b.right, b.top),
+                                   at(b.right, b.bottom), at(b.left, b.bottom)},
+                                  b.color,
+                                  2,
+                                  box});
     }
     if (kept.empty()) return;
-    std::vector<PicturePoint> corners;
-    for (const PicturePoint& corner : kept) {
+    std::vector<picture::PicturePoint> corners;
+    for (const picture::PicturePoint& corner : kept) {
       corners.push_back(at(corner.x, corner.y));
     }
     // The outline is visible on pictures of every colour.
-    picture_.items.emplace_back(PictureOutline{corners, kHalo, 4, box});
-    picture_.items.emplace_back(PictureOutline{corners, kFrame, 2, box});
+    picture_.items.emplace_back(
+        picture::PictureOutline{corners, kHalo, 4, box});
+    picture_.items.emplace_back(
+        picture::PictureOutline{corners, kFrame, 2, box});
   }
 
   const std::vector<SheetPair>& pairs_;
@@ -160,24 +166,24 @@ class Sheet {
   const double pair_width_;
   int columns_;
   double width_;  // without the margins
-  Picture picture_;
+  picture::Picture picture_;
 };
 
 }  // namespace
 
-Picture LayOutContactSheet(const SheetHead& head,
-                           const std::vector<SheetPair>& pairs,
-                           const SheetOptions& options) {
+picture::Picture LayOutContactSheet(const SheetHead& head,
+                                    const std::vector<SheetPair>& pairs,
+                                    const SheetOptions& options) {
   int columns = options.columns;
   for (;;) {
     Sheet sheet(pairs, options.cell, columns);
-    Picture picture = sheet.LayOut(head);
-    if (options.columns > 0 || picture.height <= kMaxPictureSide ||
+    picture::Picture picture = sheet.LayOut(head);
+    if (options.columns > 0 || picture.height <= picture::kMaxPictureSide ||
         sheet.columns() == static_cast<int>(pairs.size())) {
       return picture;
     }
-    columns = sheet.columns() * picture.height / kMaxPictureSide + 1;
+    columns = sheet.columns() * picture.height / picture::kMaxPictureSide + 1;
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -14,7 +14,7 @@
 
 #include "common/picture/picture.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // Of an object in a picture, in pixels of the picture.
 struct SheetBox {
@@ -22,11 +22,11 @@ struct SheetBox {
   double top = 0;
   double right = 0;
   double bottom = 0;
-  Rgb color;
+  picture::Rgb color;
 };
 
 struct SheetPicture {
-  RgbImage pixels;  // of any size; none: the room stays empty
+  picture::RgbImage pixels;  // of any size; none: the room stays empty
   std::vector<SheetBox> boxes;
   std::string caption;  // "before: 500 x 375"
 };
@@ -37,7 +37,7 @@ struct SheetPair {
   SheetPicture after;
   // Corners of the part of `before` that `after` shows, in pixels of
   // before.pixels. Empty: no frame.
-  std::vector<PicturePoint> kept;
+  std::vector<picture::PicturePoint> kept;
   std::string title;               // "row 0: sample 17"
   std::vector<std::string> lines;  // "horizontal_flip: flipped"
 };
@@ -57,10 +57,10 @@ struct SheetOptions {
 // Pictures are enlarged by whole factors only, so that pixels stay sharp.
 // Without pairs the sheet says so. The result may be larger than
 // kMaxPictureSide.
-Picture LayOutContactSheet(const SheetHead& head,
-                           const std::vector<SheetPair>& pairs,
-                           const SheetOptions& options);
+picture::Picture LayOutContactSheet(const SheetHead& head,
+                                    const std::vector<SheetPair>& pairs,
+                                    const SheetOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_CONTACT_SHEET_H_

@@ -7,16 +7,16 @@
 #include "common/version.h"
 #include "server/data_tool/commands.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 int RunDataTool(const Args& args, std::ostream& out) {
   const auto row = [&out](std::string name, std::string summary,
                           int (*run)(const Args&, std::ostream&)) {
-    return CommandTable::Row{
+    return program::CommandTable::Row{
         std::move(name), std::move(summary),
         [run, &out](const Args& rest) { return run(rest, out); }};
   };
-  return CommandTable(
+  return program::CommandTable(
              {.program = "millrace-data",
               .summary = "Creates, describes and checks datasets.",
               .version = kMillraceVersion,
@@ -40,4 +40,4 @@ int RunDataTool(const Args& args, std::ostream& out) {
       .Run(args, out);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

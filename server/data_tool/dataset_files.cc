@@ -16,7 +16,7 @@
 #include "server/data_tool/split_name.h"
 #include "server/storage/shard_paths.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // Returns "train" for train-00000-of-00002.parquet.
@@ -110,11 +110,11 @@ absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri) {
   for (const absl::string_view scheme : {"lmdb", "parquet"}) {
     absl::string_view path = uri;
     if (!absl::ConsumePrefix(&path, absl::StrCat(scheme, ":"))) continue;
-    MR_ASSIGN_OR_RETURN(const ShardPaths shards,
-                        FindShards(path, absl::StrCat(".", scheme)));
+    MR_ASSIGN_OR_RETURN(const storage::ShardPaths shards,
+                        storage::FindShards(path, absl::StrCat(".", scheme)));
     return DescribeFiles(shards.files);
   }
   return DatasetFiles();
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -20,7 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 struct DatasetFiles {
   std::vector<std::string> files;
@@ -38,6 +38,6 @@ DatasetFiles DescribeFiles(absl::Span<const std::string> paths);
 // `uri` as OpenRecordSource() takes it. Errors of FindShards().
 absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_DATASET_FILES_H_

@@ -6,10 +6,10 @@
 #include "common/status_macros.h"
 #include "server/augment/parameter_log.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
-class DrawnLog final : public ParameterLog {
+class DrawnLog final : public augment::ParameterLog {
  public:
   explicit DrawnLog(ExplainedBatch& batch) : batch_(batch) {}
 
@@ -62,4 +62,4 @@ absl::StatusOr<ExplainedBatch> ExplainRows(const PreviewBatch& batch) {
   return explained;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

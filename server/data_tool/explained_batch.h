@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "server/data_tool/preview_batch.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // Of one transform for one field of a sample, or for a batch.
 struct DrawnValues {
@@ -44,6 +44,6 @@ struct ExplainedBatch {
 // Errors as PreviewBatch::Explain().
 absl::StatusOr<ExplainedBatch> ExplainRows(const PreviewBatch& batch);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_EXPLAINED_BATCH_H_

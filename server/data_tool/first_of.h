@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // Max entries of a list that are written out; the caller may stop there.
 inline constexpr size_t kMaxListed = 10;
@@ -31,6 +31,6 @@ inline std::string FirstOf(const std::vector<std::string>& first,
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_FIRST_OF_H_

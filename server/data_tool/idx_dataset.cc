@@ -12,7 +12,7 @@
 #include "server/data_tool/idx_file.h"
 #include "server/data_tool/png_encoder.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // The file of the given kind under any of its usual names.
@@ -142,4 +142,4 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenIdxDataset(
                                       std::move(labels));
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

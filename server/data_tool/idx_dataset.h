@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "server/data_tool/sample_reader.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 struct IdxOptions {
   std::string folder;
@@ -25,6 +25,6 @@ struct IdxOptions {
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenIdxDataset(
     const IdxOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_IDX_DATASET_H_

@@ -12,7 +12,7 @@
 #include "common/regular_file.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;
@@ -125,4 +125,4 @@ absl::StatusOr<IdxFile> ReadIdxFile(const std::string& path) {
   return idx;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // An array of bytes.
 struct IdxFile {
@@ -23,6 +23,6 @@ struct IdxFile {
 // elements are not bytes. Names the file.
 absl::StatusOr<IdxFile> ReadIdxFile(const std::string& path);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_IDX_FILE_H_

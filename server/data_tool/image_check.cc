@@ -6,28 +6,31 @@
 #include "common/status_macros.h"
 #include "server/decode/limits.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // Max bytes that a decoder keeps for the next image.
 constexpr size_t kKeptBytes = size_t{16} << 20;
 
 absl::Status DecodeWhole(absl::Span<const uint8_t> bytes,
-                         const Operators* operators, ImageDecoder& decoder) {
-  const Operators::Decoder* const own =
+                         const operators::Operators* operators,
+                         decode::ImageDecoder& decoder) {
+  const operators::Operators::Decoder* const own =
       operators == nullptr ? nullptr : operators->SniffedBy(bytes);
   MR_ASSIGN_OR_RETURN(
-      const ImageHeader header,
-      decoder.Open(bytes, /*exif_transpose=*/false,
-                   own == nullptr
-                       ? absl::Span<const Operators::Decoder* const>()
-                       : absl::MakeConstSpan(&own, 1)));
-  DecodeRegion region;
+      const decode::ImageHeader header,
+      decoder.Open(
+          bytes, /*exif_transpose=*/false,
+          own == nullptr
+              ? absl::Span<const operators::Operators::Decoder* const>()
+              : absl::MakeConstSpan(&own, 1)));
+  decode::DecodeRegion region;
   region.divisor = header.max_divisor;
   region.width = (header.width + region.divisor - 1) / region.divisor;
   region.height = (header.height + region.divisor - 1) / region.divisor;
   // Of a very large image, the server decodes only a part or a smaller size.
-  if (region.width * region.height * region.channels > kMaxDecodedBytes) {
+  if (region.width * region.height * region.channels >
+      decode::kMaxDecodedBytes) {
     region.channels = 1;
   }
   return decoder.Decode(region).status();
@@ -35,7 +38,7 @@ absl::Status DecodeWhole(absl::Span<const uint8_t> bytes,
 
 }  // namespace
 
-ImageCheck::ImageCheck(uint32_t threads, const Operators* operators)
+ImageCheck::ImageCheck(uint32_t threads, const operators::Operators* operators)
     : operators_(operators), pool_("mr-check", threads, threads) {}
 
 void ImageCheck::Add(int64_t number, Fetch fetch) {
@@ -44,7 +47,7 @@ void ImageCheck::Add(int64_t number, Fetch fetch) {
 }
 
 void ImageCheck::Check(int64_t number, const Fetch& fetch) {
-  std::unique_ptr<ImageDecoder> decoder;
+  std::unique_ptr<decode::ImageDecoder> decoder;
   {
     MutexLock lock(mu_);
     if (!idle_.empty()) {
@@ -52,7 +55,7 @@ void ImageCheck::Check(int64_t number, const Fetch& fetch) {
       idle_.pop_back();
     }
   }
-  if (decoder == nullptr) decoder = std::make_unique<ImageDecoder>();
+  if (decoder == nullptr) decoder = std::make_unique<decode::ImageDecoder>();
   const absl::StatusOr<std::string> bytes = fetch();
   absl::Status status = bytes.status();
   if (status.ok()) {
@@ -74,4 +77,4 @@ std::vector<ImageCheck::Bad> ImageCheck::Finish() {
   return std::move(bad_);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -27,13 +27,13 @@
 #include "server/decode/image_decoder.h"
 #include "server/operators/operators.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 class ImageCheck {
  public:
   // `threads` is at least 1. What a decoder of `operators` knows by its first
   // bytes is decoded by it; null: there are none, else they outlive the check.
-  ImageCheck(uint32_t threads, const Operators* operators);
+  ImageCheck(uint32_t threads, const operators::Operators* operators);
   ImageCheck(const ImageCheck&) = delete;
   ImageCheck& operator=(const ImageCheck&) = delete;
 
@@ -54,13 +54,13 @@ class ImageCheck {
  private:
   void Check(int64_t number, const Fetch& fetch);
 
-  const Operators* const operators_;
+  const operators::Operators* const operators_;
   Mutex mu_;
-  std::vector<std::unique_ptr<ImageDecoder>> idle_ MR_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<decode::ImageDecoder>> idle_ MR_GUARDED_BY(mu_);
   std::vector<Bad> bad_ MR_GUARDED_BY(mu_);
   ThreadPool pool_;  // last: its threads use the others
 };
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_IMAGE_CHECK_H_

@@ -26,7 +26,7 @@
 #include "server/data_tool/progress.h"
 #include "server/data_tool/same_samples.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // A deeper folder is caused by a loop of links.
@@ -425,7 +425,7 @@ class ImageFolder final : public SampleReader {
     ImageCheck check(options_.decode_threads, options_.operators);
     ToolProgress progress("checking", static_cast<int64_t>(files_.size()));
     for (size_t i = 0; i < files_.size(); ++i) {
-      if (StopSignals::signal() != 0) {
+      if (program::StopSignals::signal() != 0) {
         return absl::CancelledError(
             "interrupted during the check of the images; nothing is written");
       }
@@ -511,4 +511,4 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenImageFolder(
   return folder;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

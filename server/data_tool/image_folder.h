@@ -15,7 +15,7 @@
 #include "server/data_tool/sample_reader.h"
 #include "server/operators/operators.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 struct ImageFolderOptions {
   std::string folder;
@@ -30,7 +30,7 @@ struct ImageFolderOptions {
   bool labels_from_folders = false;
   // Files that a decoder of these knows by their first bytes are images,
   // whatever their names; null: none. Must outlive the reader.
-  const Operators* operators = nullptr;
+  const operators::Operators* operators = nullptr;
 };
 
 // Looks at the beginning of every file, or decodes them. NotFound: no such
@@ -42,6 +42,6 @@ struct ImageFolderOptions {
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenImageFolder(
     const ImageFolderOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_IMAGE_FOLDER_H_

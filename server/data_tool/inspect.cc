@@ -14,7 +14,7 @@
 #include "server/operators/operators.h"
 #include "server/storage/open.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 absl::string_view KindName(FieldKind kind) {
@@ -126,7 +126,8 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
   if (!files.files.empty())
     out << "files        " << Readable(files.Sentence()) << "\n";
   if (info.has_reader()) {
-    out << "reader       " << Readable(FormatOperator(info.reader())) << "\n";
+    out << "reader       " << Readable(operators::FormatOperator(info.reader()))
+        << "\n";
   }
   if (!info.train_preset().empty()) {
     out << "presets      " << info.train_preset() << " (training), "
@@ -170,7 +171,7 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
 int RunInspect(const Args& args, std::ostream& out) {
   bool json = false;
   std::vector<std::string> libraries;
-  FlagSet flags(
+  program::FlagSet flags(
       {.command = "millrace-data inspect",
        .summary = "Describes a dataset: samples, fields, classes, fingerprint, "
                   "shards. Reads only the metadata, and for the fingerprint of "
@@ -184,9 +185,10 @@ int RunInspect(const Args& args, std::ostream& out) {
   int exit_code;
   if (!ParseOrLeave(flags, args, "inspect", out, &exit_code)) return exit_code;
   const std::string& uri = flags.argument();
-  const auto operators = UsageError(Operators::Load(libraries));
+  const auto operators = UsageError(operators::Operators::Load(libraries));
   if (!operators.ok()) return Report("inspect", operators.status());
-  const auto source = OpenRecordSource(uri, {.operators = operators->get()});
+  const auto source =
+      storage::OpenRecordSource(uri, {.operators = operators->get()});
   if (!source.ok()) return Report("inspect", source.status());
   const absl::StatusOr<DatasetFiles> files = FindDatasetFiles(uri);
   if (!files.ok()) return Report("inspect", files.status());
@@ -196,7 +198,7 @@ int RunInspect(const Args& args, std::ostream& out) {
     PrintText(uri, (*source)->info(), *files, out);
   }
   Warn("inspect", files->Warnings());
-  return kExitOk;
+  return program::kExitOk;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -18,12 +18,12 @@ int main(int argc, char** argv) {
   const absl::Status level = millrace::CheckLogLevel();
   if (!level.ok()) {
     std::cerr << "millrace-data: " << level.message() << std::endl;
-    return millrace::kExitUsage;
+    return millrace::program::kExitUsage;
   }
-  const int code =
-      millrace::RunDataTool(millrace::Args(argv + 1, argv + argc), std::cout);
+  const int code = millrace::data_tool::RunDataTool(
+      millrace::data_tool::Args(argv + 1, argv + argc), std::cout);
   const absl::Status printed = millrace::FlushStandardOutput();
-  if (code != millrace::kExitOk || printed.ok()) return code;
+  if (code != millrace::program::kExitOk || printed.ok()) return code;
   std::cerr << "millrace-data: " << printed.message() << std::endl;
-  return millrace::ExitCode(printed);
+  return millrace::program::ExitCode(printed);
 }

@@ -28,7 +28,7 @@
 #include "server/operators/operators.h"
 #include "server/storage/dataset_writer.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 struct PackOptions {
@@ -59,10 +59,10 @@ struct PackOptions {
           absl::StrCat("there is no format '", format,
                        "'; set --format to imagefolder or idx"));
     }
-    if (shards < 1 || shards > DatasetWriter::kMaxShards) {
+    if (shards < 1 || shards > storage::DatasetWriter::kMaxShards) {
       return absl::InvalidArgumentError(
           absl::StrCat("--shards is ", shards, "; it must be 1 to ",
-                       DatasetWriter::kMaxShards));
+                       storage::DatasetWriter::kMaxShards));
     }
     if (!absl::StartsWith(output, "lmdb:") &&
         !absl::StartsWith(output, "parquet:")) {
@@ -137,13 +137,14 @@ absl::Status CheckInput(const PackOptions& options) {
 // An existing output is a usage error, because it would still exist in the next
 // run.
 absl::Status CheckOutput(const PackOptions& options,
-                         const DatasetWriter::Options& output) {
-  absl::Status checked = DatasetWriter::CheckOutput(options.output, output);
+                         const storage::DatasetWriter::Options& output) {
+  absl::Status checked =
+      storage::DatasetWriter::CheckOutput(options.output, output);
   return absl::IsAlreadyExists(checked) ? UsageError(checked) : checked;
 }
 
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
-    const PackOptions& options, const Operators& operators) {
+    const PackOptions& options, const operators::Operators& operators) {
   if (options.format == "idx") {
     return OpenIdxDataset(
         {.folder = options.input,
@@ -161,10 +162,11 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
 
 absl::Status Pack(const PackOptions& options, std::ostream& out) {
   const absl::Time start = absl::Now();
-  MR_ASSIGN_OR_RETURN(const std::shared_ptr<const Operators> operators,
-                      UsageError(Operators::Load(options.operators)));
-  const DatasetWriter::Options output = {.shards = options.shards,
-                                         .overwrite = options.overwrite};
+  MR_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const operators::Operators> operators,
+      UsageError(operators::Operators::Load(options.operators)));
+  const storage::DatasetWriter::Options output = {
+      .shards = options.shards, .overwrite = options.overwrite};
   MR_RETURN_IF_ERROR(CheckInput(options));
   // Checked before the input is scanned, which takes long.
   MR_RETURN_IF_ERROR(CheckOutput(options, output));
@@ -177,15 +179,15 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
     reader = std::move(rewriting);
   }
   const int64_t samples = reader->description().samples();
-  MR_ASSIGN_OR_RETURN(
-      auto writer,
-      DatasetWriter::Create(options.output, reader->description(), output));
+  MR_ASSIGN_OR_RETURN(auto writer,
+                      storage::DatasetWriter::Create(
+                          options.output, reader->description(), output));
   int64_t bytes = 0;
   {
     ToolProgress progress("packing", samples);
     SampleReader::Sample sample;
     for (int64_t i = 0; i < samples; ++i) {
-      if (StopSignals::signal() != 0) {
+      if (program::StopSignals::signal() != 0) {
         return absl::CancelledError(absl::StrCat(
             "interrupted after ", i, " of ", CountText(samples, "sample"),
             "; the incomplete output is removed"));
@@ -217,7 +219,7 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
 
 int RunPack(const Args& args, std::ostream& out) {
   PackOptions options;
-  FlagSet flags(
+  program::FlagSet flags(
       {.command = "millrace-data pack",
        .summary =
            "Packs original files into a dataset that millrace-server reads. "
@@ -269,7 +271,7 @@ int RunPack(const Args& args, std::ostream& out) {
       "thumbnails are removed, and the fingerprint differs");
   int exit_code;
   if (!ParseOrLeave(flags, args, "pack", out, &exit_code)) return exit_code;
-  const StopSignals signals;
+  const program::StopSignals signals;
   if (const absl::Status status = UsageError(options.Validate());
       !status.ok()) {
     return Report("pack", status);
@@ -277,4 +279,4 @@ int RunPack(const Args& args, std::ostream& out) {
   return Report("pack", Pack(options, out));
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

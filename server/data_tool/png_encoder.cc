@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 absl::Status EncodePng(absl::Span<const uint8_t> pixels, int64_t height,
                        int64_t width, int64_t channels, std::string* png) {
@@ -33,4 +33,4 @@ absl::Status EncodePng(absl::Span<const uint8_t> pixels, int64_t height,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -35,7 +35,7 @@
 #include "server/plan/transforms/transforms.h"
 #include "server/storage/open.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 constexpr int64_t kMaxSamples = 1000;
@@ -80,10 +80,10 @@ absl::Status CheckFlags(const Flags& flags, bool batch_size_given) {
         "the random choices, or both");
   }
   if (!flags.output.empty()) {
-    const auto format = PictureFormatOf(flags.output);
+    const auto format = picture::PictureFormatOf(flags.output);
     if (!format.ok()) return invalid("--output=", format.status().message());
     MR_RETURN_IF_ERROR(CheckOutputFile("--output", flags.output,
-                                       *format == PictureFormat::kPng
+                                       *format == picture::PictureFormat::kPng
                                            ? OutputKind::kPng
                                            : OutputKind::kSvg));
   }
@@ -107,12 +107,12 @@ absl::Status CheckFlags(const Flags& flags, bool batch_size_given) {
   }
   if (batch_size_given &&
       (flags.batch_size < 1 ||
-       flags.batch_size > static_cast<int64_t>(kMaxBatchSize))) {
+       flags.batch_size > static_cast<int64_t>(plan::kMaxBatchSize))) {
     return invalid("--batch_size=", flags.batch_size, ": it must be 1 .. ",
-                   kMaxBatchSize);
+                   plan::kMaxBatchSize);
   }
   if (!flags.preset.empty()) {
-    MR_RETURN_IF_ERROR(CheckPresetName(flags.preset));
+    MR_RETURN_IF_ERROR(plan::CheckPresetName(flags.preset));
   }
   return absl::OkStatus();
 }
@@ -136,7 +136,7 @@ absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
 }
 
 std::string NameOf(const PipelineSpec& spec, const DrawnValues& drawn) {
-  return TransformName(spec.transforms(static_cast<int>(drawn.place)));
+  return plan::TransformName(spec.transforms(static_cast<int>(drawn.place)));
 }
 
 std::string Where(const PipelineSpec& spec, const DrawnValues& drawn) {
@@ -224,7 +224,7 @@ std::string PipelineName(const Flags& flags) {
 
 absl::Status WriteSheet(const Flags& flags, const PreviewBatch& batch,
                         const ExplainedBatch& explained,
-                        const PictureRenderer& renderer) {
+                        const picture::PictureRenderer& renderer) {
   PreviewFacts facts;
   facts.pipeline = PipelineName(flags);
   facts.epoch = static_cast<uint64_t>(flags.epoch);
@@ -232,10 +232,10 @@ absl::Status WriteSheet(const Flags& flags, const PreviewBatch& batch,
   SheetOptions options;
   options.cell = static_cast<int>(flags.cell);
   options.columns = static_cast<int>(flags.columns);
-  MR_ASSIGN_OR_RETURN(const Picture sheet,
+  MR_ASSIGN_OR_RETURN(const picture::Picture sheet,
                       PreviewSheet(batch, explained, facts, options));
-  MR_ASSIGN_OR_RETURN(const PictureFormat format,
-                      PictureFormatOf(flags.output));
+  MR_ASSIGN_OR_RETURN(const picture::PictureFormat format,
+                      picture::PictureFormatOf(flags.output));
   const auto file = renderer.Render(sheet, format);
   if (absl::IsInvalidArgument(file.status())) {
     return UsageError(absl::InvalidArgumentError(
@@ -257,22 +257,22 @@ absl::Status WriteSheet(const Flags& flags, const PreviewBatch& batch,
 absl::Status Preview(const Flags& flags, bool samples_given,
                      std::ostream& out) {
   MR_ASSIGN_OR_RETURN(PipelineSpec spec, ReadSpec(flags));
-  std::optional<PictureRenderer> renderer;
+  std::optional<picture::PictureRenderer> renderer;
   if (!flags.output.empty()) {
-    MR_ASSIGN_OR_RETURN(renderer,
-                        PictureRenderer::Load(PictureRenderer::Paths()));
+    MR_ASSIGN_OR_RETURN(renderer, picture::PictureRenderer::Load(
+                                      picture::PictureRenderer::Paths()));
   }
-  std::shared_ptr<const Operators> operators;
+  std::shared_ptr<const operators::Operators> operators;
   if (!flags.operators.empty()) {
-    MR_ASSIGN_OR_RETURN(operators,
-                        UsageError(Operators::Load(flags.operators)));
+    MR_ASSIGN_OR_RETURN(
+        operators, UsageError(operators::Operators::Load(flags.operators)));
   }
-  OpenSourceOptions open;
+  storage::OpenSourceOptions open;
   open.operators = operators.get();
-  std::vector<std::shared_ptr<const RecordSource>> datasets;
+  std::vector<std::shared_ptr<const storage::RecordSource>> datasets;
   for (const std::string& uri : flags.datasets) {
-    MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source,
-                        OpenRecordSource(uri, open));
+    MR_ASSIGN_OR_RETURN(std::shared_ptr<const storage::RecordSource> source,
+                        storage::OpenRecordSource(uri, open));
     datasets.push_back(std::move(source));
   }
   NameSource(flags.datasets[0], spec);
@@ -313,7 +313,7 @@ absl::Status Preview(const Flags& flags, bool samples_given,
 
 int RunPreview(const Args& args, std::ostream& out) {
   Flags given;
-  FlagSet flags(
+  program::FlagSet flags(
       {.command = "millrace-data preview",
        .summary =
            "Shows a batch as the training program receives it: each sample as "
@@ -383,4 +383,4 @@ int RunPreview(const Args& args, std::ostream& out) {
   return Report("preview", Preview(given, flags.Given("samples"), out));
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

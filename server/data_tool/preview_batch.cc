@@ -23,7 +23,7 @@
 #include "server/pipeline/stage/image_stage.h"
 #include "server/plan/field_trace.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // Memory budget for a batch and its decoding; memory is used only when needed.
@@ -36,8 +36,8 @@ constexpr size_t kMaxShares = 3;
 // Waits for the single batch of a run.
 class OneBatch {
  public:
-  Engine::Callbacks callbacks() {
-    return {[this](FilledBatch batch) {
+  pipeline::Engine::Callbacks callbacks() {
+    return {[this](batch::FilledBatch batch) {
               MutexLock lock(mu_);
               batch_ = std::move(batch);
             },
@@ -49,7 +49,7 @@ class OneBatch {
             }};
   }
 
-  absl::StatusOr<FilledBatch> Await() {
+  absl::StatusOr<batch::FilledBatch> Await() {
     MutexLock lock(mu_);
     while (!done_) changed_.Wait(lock);
     MR_RETURN_IF_ERROR(status_);
@@ -59,7 +59,7 @@ class OneBatch {
  private:
   Mutex mu_;
   CondVar changed_;
-  FilledBatch batch_ MR_GUARDED_BY(mu_);
+  batch::FilledBatch batch_ MR_GUARDED_BY(mu_);
   absl::Status status_ MR_GUARDED_BY(mu_);
   bool done_ MR_GUARDED_BY(mu_) = false;
 };
@@ -87,8 +87,8 @@ bool IsImage(const Field& field) {
 }
 
 // Distinguishable colours for class `index` of a mask and for box `index`.
-Rgb ClassColor(int index) {
-  static constexpr Rgb kColors[] = {
+picture::Rgb ClassColor(int index) {
+  static constexpr picture::Rgb kColors[] = {
       {230, 25, 75},  {60, 180, 75},  {255, 225, 25}, {0, 130, 200},
       {245, 130, 48}, {145, 30, 180}, {70, 240, 240}, {240, 50, 230},
       {210, 245, 60}, {0, 128, 128},  {170, 110, 40}, {128, 0, 0},
@@ -98,14 +98,14 @@ Rgb ClassColor(int index) {
 
 // Mixes in half of the mask's colour where there is a class. Class 255, which
 // loss functions usually ignore, is grey.
-void Overlay(const RgbImage& mask, RgbImage& image) {
+void Overlay(const picture::RgbImage& mask, picture::RgbImage& image) {
   for (int y = 0; y < image.height(); ++y) {
     for (int x = 0; x < image.width(); ++x) {
       const int index = mask.At(x, y).r;
       if (index == 0) continue;
-      const Rgb color =
-          index == 255 ? Rgb{128, 128, 128} : ClassColor(index - 1);
-      const Rgb below = image.At(x, y);
+      const picture::Rgb color =
+          index == 255 ? picture::Rgb{128, 128, 128} : ClassColor(index - 1);
+      const picture::Rgb below = image.At(x, y);
       image.Set(x, y,
                 {static_cast<uint8_t>((below.r + color.r) / 2),
                  static_cast<uint8_t>((below.g + color.g) / 2),
@@ -133,7 +133,7 @@ std::string SizeText(absl::string_view what, int64_t width, int64_t height) {
 }
 
 uint64_t BudgetFor(
-    const std::vector<std::shared_ptr<const RecordSource>>& datasets) {
+    const std::vector<std::shared_ptr<const storage::RecordSource>>& datasets) {
   uint64_t bytes = kBudgetBytes;
   for (const auto& dataset : datasets) bytes += dataset->metadata_bytes();
   return bytes;
@@ -141,14 +141,16 @@ uint64_t BudgetFor(
 
 class PreviewBatchImpl final : public PreviewBatch {
  public:
-  PreviewBatchImpl(std::vector<std::shared_ptr<const RecordSource>> datasets,
-                   const PreviewOptions& options)
+  PreviewBatchImpl(
+      std::vector<std::shared_ptr<const storage::RecordSource>> datasets,
+      const PreviewOptions& options)
       : datasets_(std::move(datasets)),
         options_(options),
         budget_(BudgetFor(datasets_)) {}
 
   absl::Status Run(PipelineSpec spec) {
-    MR_ASSIGN_OR_RETURN(DatasetCatalog catalog, NameDatasets(datasets_, spec));
+    MR_ASSIGN_OR_RETURN(pipeline::DatasetCatalog catalog,
+                        NameDatasets(datasets_, spec));
     for (const Source& source : spec.sources()) {
       sources_.push_back(catalog.at(source.dataset()));
     }
@@ -158,13 +160,14 @@ class PreviewBatchImpl final : public PreviewBatch {
       spec.set_batch_size(
           std::max<int64_t>(1, std::min(options_.samples, samples)));
     }
-    Engine::Options engine;
+    pipeline::Engine::Options engine;
     engine.threads = kThreads;
     engine.budget = &budget_;
     engine.operators = options_.operators;
-    MR_ASSIGN_OR_RETURN(engine_, Engine::Create(engine, std::move(catalog)));
+    MR_ASSIGN_OR_RETURN(engine_,
+                        pipeline::Engine::Create(engine, std::move(catalog)));
     MR_ASSIGN_OR_RETURN(pipeline_, OfPipeline(engine_->Open(spec)));
-    StepRange range;
+    pipeline::StepRange range;
     range.epoch = options_.epoch;
     range.first_step = options_.step;
     range.step_count = 1;
@@ -207,7 +210,7 @@ class PreviewBatchImpl final : public PreviewBatch {
   std::string label(int64_t row) const override {
     for (int i = 0; i < resolved_spec().outputs_size(); ++i) {
       const Field& field = FieldOf(resolved_spec().outputs(i));
-      const FieldTrace& trace = traces_.at(field.name());
+      const plan::FieldTrace& trace = traces_.at(field.name());
       const TensorHeader& tensor = batch_.header.tensors(i);
       const auto name = [&](int64_t index) {
         return index >= 0 && index < field.class_names_size()
@@ -238,7 +241,7 @@ class PreviewBatchImpl final : public PreviewBatch {
   absl::StatusOr<std::vector<SheetPair>> Pairs(
       const std::map<int64_t, uint64_t>& keys) const override {
     MR_ASSIGN_OR_RETURN(const int image, ImageOutput());
-    std::vector<std::unique_ptr<RecordReader>> readers;
+    std::vector<std::unique_ptr<storage::RecordReader>> readers;
     for (const auto& source : sources_) {
       MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
       readers.push_back(std::move(reader));
@@ -252,7 +255,7 @@ class PreviewBatchImpl final : public PreviewBatch {
       const int32_t of = source(row);
       const auto key = keys.find(row);
       const absl::Status read =
-          readers[of]->Read(index, [&](const EncodedSample& sample) {
+          readers[of]->Read(index, [&](const storage::EncodedSample& sample) {
             return Before(image, sources_[of]->info(), sample,
                           key == keys.end() ? nullptr : &key->second, pair);
           });
@@ -262,10 +265,10 @@ class PreviewBatchImpl final : public PreviewBatch {
     return pairs;
   }
 
-  absl::Status Explain(ParameterLog& log) const override {
+  absl::Status Explain(augment::ParameterLog& log) const override {
     MR_ASSIGN_OR_RETURN(
         const std::string payload,
-        ExplainBatch(*pipeline_, options_.epoch, options_.step, log));
+        pipeline::ExplainBatch(*pipeline_, options_.epoch, options_.step, log));
     if (payload.size() != batch_.payload->bytes() ||
         std::memcmp(payload.data(), batch_.payload->data(), payload.size()) !=
             0) {
@@ -280,7 +283,7 @@ class PreviewBatchImpl final : public PreviewBatch {
   absl::Status Trace() {
     for (const Field& field : first().schema().fields()) {
       MR_ASSIGN_OR_RETURN(traces_[field.name()],
-                          TraceField(resolved_spec(), field));
+                          plan::TraceField(resolved_spec(), field));
     }
     return absl::OkStatus();
   }
@@ -332,7 +335,7 @@ class PreviewBatchImpl final : public PreviewBatch {
     std::vector<std::string> images;
     for (int i = 0; i < outputs.size(); ++i) {
       const Field& field = FieldOf(outputs[i]);
-      const FieldTrace& trace = traces_.at(field.name());
+      const plan::FieldTrace& trace = traces_.at(field.name());
       if (!IsImage(field) || trace.shape->size() != 3 ||
           (trace.role != FieldRole::IMAGE && options_.field.empty())) {
         continue;
@@ -358,7 +361,7 @@ class PreviewBatchImpl final : public PreviewBatch {
   absl::Status EachOf(int image, FieldRole::Role role, const See& see) const {
     const auto& outputs = resolved_spec().outputs();
     for (int i = 0; i < outputs.size(); ++i) {
-      const FieldTrace& trace = traces_.at(outputs[i].field());
+      const plan::FieldTrace& trace = traces_.at(outputs[i].field());
       if (trace.role != role || trace.image != outputs[image].field()) continue;
       // The result of an operator that is no mask or boxes cannot be drawn.
       const std::vector<int64_t>& shape = *trace.shape;
@@ -382,9 +385,9 @@ class PreviewBatchImpl final : public PreviewBatch {
   }
 
   // An image or mask output of a row, in its own size.
-  RgbImage Shown(int tensor, int64_t row) const {
+  picture::RgbImage Shown(int tensor, int64_t row) const {
     const Output& output = resolved_spec().outputs(tensor);
-    const FieldTrace& trace = traces_.at(output.field());
+    const plan::FieldTrace& trace = traces_.at(output.field());
     PixelFormat format;
     format.dtype = batch_.header.tensors(tensor).dtype();
     format.height = trace.shape->at(0);
@@ -430,22 +433,22 @@ class PreviewBatchImpl final : public PreviewBatch {
 
   // `key` may be null: then no region is framed.
   absl::Status Before(int image, const DatasetInfo& info,
-                      const EncodedSample& sample, const uint64_t* key,
+                      const storage::EncodedSample& sample, const uint64_t* key,
                       SheetPair& pair) const {
     const auto index = [&](int output) {
       return FieldIndex(info, resolved_spec().outputs(output).field());
     };
-    RgbImage& pixels = pair.before.pixels;
-    Size stored;
+    picture::RgbImage& pixels = pair.before.pixels;
+    augment::Size stored;
     MR_RETURN_IF_ERROR(Stored(info, index(image), sample, stored, pixels));
     pair.before.caption = SizeText("before", stored.width, stored.height);
     MR_RETURN_IF_ERROR(
         EachOf(image, FieldRole::MASK, [&](int mask) -> absl::Status {
-          RgbImage classes;
-          Size size;
+          picture::RgbImage classes;
+          augment::Size size;
           MR_RETURN_IF_ERROR(Stored(info, index(mask), sample, size, classes));
           // Nearest pixel, in the size of the shown image.
-          RgbImage fitting(pixels.width(), pixels.height());
+          picture::RgbImage fitting(pixels.width(), pixels.height());
           for (int y = 0; y < pixels.height(); ++y) {
             for (int x = 0; x < pixels.width(); ++x) {
               fitting.Set(x, y,
@@ -467,15 +470,15 @@ class PreviewBatchImpl final : public PreviewBatch {
       return absl::OkStatus();
     }));
     if (key == nullptr) return absl::OkStatus();
-    const FieldTrace& trace =
+    const plan::FieldTrace& trace =
         traces_.at(resolved_spec().outputs(image).field());
-    std::vector<PlacedTransform> transforms;
+    std::vector<pipeline::PlacedTransform> transforms;
     for (const uint32_t place : trace.image_places) {
       transforms.push_back(
           {&resolved_spec().transforms(static_cast<int>(place)), place});
     }
     MR_ASSIGN_OR_RETURN(pair.kept, SourceRegion(transforms, stored, *key));
-    for (PicturePoint& corner : pair.kept)
+    for (picture::PicturePoint& corner : pair.kept)
       corner = {corner.x * x, corner.y * y};
     return absl::OkStatus();
   }
@@ -483,8 +486,8 @@ class PreviewBatchImpl final : public PreviewBatch {
   // The stored image or mask, decoded as in the pipeline, at most as large as
   // its area; `size` is the full size.
   absl::Status Stored(const DatasetInfo& info, int index,
-                      const EncodedSample& sample, Size& size,
-                      RgbImage& picture) const {
+                      const storage::EncodedSample& sample, augment::Size& size,
+                      picture::RgbImage& picture) const {
     const Field& field = info.schema().fields(index);
     const absl::Span<const uint8_t> bytes = sample.fields[index];
     PixelFormat format;
@@ -495,16 +498,16 @@ class PreviewBatchImpl final : public PreviewBatch {
       picture = ToRgb(bytes.data(), format);
       return absl::OkStatus();
     }
-    const FieldTrace& trace = traces_.at(field.name());
+    const plan::FieldTrace& trace = traces_.at(field.name());
     Transform decode = resolved_spec().transforms(
         static_cast<int>(trace.image_places.front()));
-    ImageStageOptions options;
+    pipeline::ImageStageOptions options;
     options.operators = options_.operators;
     options.role = trace.role;
     options.size_only = true;
-    const PlacedTransform one[] = {{&decode, 0}};
+    const pipeline::PlacedTransform one[] = {{&decode, 0}};
     MR_ASSIGN_OR_RETURN(const auto sizer,
-                        ImageStage::Create(field, one, options));
+                        pipeline::ImageStage::Create(field, one, options));
     const auto scratch = sizer->NewScratch();
     MR_ASSIGN_OR_RETURN(size, sizer->ReadSize(bytes, *scratch));
     scratch->image_size = size;  // a mask is shown without its image's size
@@ -520,9 +523,9 @@ class PreviewBatchImpl final : public PreviewBatch {
       to.set_interpolation(INTERPOLATION_NEAREST);
     }
     options.size_only = false;
-    const PlacedTransform both[] = {{&decode, 0}, {&resize, 1}};
+    const pipeline::PlacedTransform both[] = {{&decode, 0}, {&resize, 1}};
     MR_ASSIGN_OR_RETURN(const auto stage,
-                        ImageStage::Create(field, both, options));
+                        pipeline::ImageStage::Create(field, both, options));
     const std::vector<int64_t>& shape = stage->output_shape();
     std::vector<uint8_t> pixels(shape[0] * shape[1] * shape[2]);
     MR_RETURN_IF_ERROR(stage->Run(bytes, 0, *scratch, absl::MakeSpan(pixels)));
@@ -533,25 +536,25 @@ class PreviewBatchImpl final : public PreviewBatch {
     return absl::OkStatus();
   }
 
-  const std::vector<std::shared_ptr<const RecordSource>> datasets_;
+  const std::vector<std::shared_ptr<const storage::RecordSource>> datasets_;
   // The sources of the spec: a part of datasets_.
-  std::vector<std::shared_ptr<const RecordSource>> sources_;
+  std::vector<std::shared_ptr<const storage::RecordSource>> sources_;
   const PreviewOptions options_;
   ByteBudget budget_;
-  std::unique_ptr<Engine> engine_;
-  std::shared_ptr<const Pipeline> pipeline_;
-  std::map<std::string, FieldTrace> traces_;  // by field
-  FilledBatch batch_;  // destroyed before the engine and the budget
+  std::unique_ptr<pipeline::Engine> engine_;
+  std::shared_ptr<const pipeline::Pipeline> pipeline_;
+  std::map<std::string, plan::FieldTrace> traces_;  // by field
+  batch::FilledBatch batch_;  // destroyed before the engine and the budget
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PreviewBatch>> PreviewBatch::Make(
-    std::vector<std::shared_ptr<const RecordSource>> datasets,
+    std::vector<std::shared_ptr<const storage::RecordSource>> datasets,
     PipelineSpec spec, const PreviewOptions& options) {
   auto batch = std::make_unique<PreviewBatchImpl>(std::move(datasets), options);
   MR_RETURN_IF_ERROR(batch->Run(std::move(spec)));
   return batch;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -25,7 +25,7 @@
 #include "server/operators/operators.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 struct PreviewOptions {
   uint64_t epoch = 0;
@@ -35,7 +35,7 @@ struct PreviewOptions {
   int cell = 224;  // pixels of a picture's room: stored images are shrunk to it
   // The image to show; empty: the first output that is one.
   std::string field;
-  const Operators* operators = nullptr;  // must outlive the batch
+  const operators::Operators* operators = nullptr;  // must outlive the batch
 };
 
 class PreviewBatch {
@@ -46,7 +46,7 @@ class PreviewBatch {
   // `datasets`: one for each name among the spec's sources, in the order in
   // which they first come; with one source its name does not matter.
   static absl::StatusOr<std::unique_ptr<PreviewBatch>> Make(
-      std::vector<std::shared_ptr<const RecordSource>> datasets,
+      std::vector<std::shared_ptr<const storage::RecordSource>> datasets,
       PipelineSpec spec, const PreviewOptions& options);
 
   virtual ~PreviewBatch() = default;
@@ -82,9 +82,9 @@ class PreviewBatch {
 
   // The random choices for the batch and all its rows, see ExplainBatch().
   // Internal: the explained bytes differ from those of the batch.
-  virtual absl::Status Explain(ParameterLog& log) const = 0;
+  virtual absl::Status Explain(augment::ParameterLog& log) const = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_PREVIEW_BATCH_H_

@@ -14,7 +14,7 @@
 #include "server/data_tool/report.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 const Transform& TransformOf(const PipelineSpec& spec,
@@ -25,7 +25,7 @@ const Transform& TransformOf(const PipelineSpec& spec,
 // Returns "random_erasing: not applied"; the texts of some transforms contain
 // the name already.
 std::string LineOf(const PipelineSpec& spec, const DrawnValues& drawn) {
-  const std::string name = TransformName(TransformOf(spec, drawn));
+  const std::string name = plan::TransformName(TransformOf(spec, drawn));
   return Readable(absl::StartsWith(drawn.what, name)
                       ? drawn.what
                       : absl::StrCat(name, ": ", drawn.what));
@@ -64,7 +64,7 @@ SheetHead HeadOf(const PreviewBatch& batch, const ExplainedBatch& explained,
       "transforms: ",
       absl::StrJoin(spec.transforms(), ", ",
                     [](std::string* out, const Transform& transform) {
-                      out->append(TransformName(transform));
+                      out->append(plan::TransformName(transform));
                     })));
   head.lines.push_back(absl::StrCat(
       "epoch ", facts.epoch, ", step ", facts.step, " of ",
@@ -82,23 +82,23 @@ std::string PartnerText(const PreviewBatch& batch, const DrawnValues& drawn,
                         const std::string& field, int64_t row) {
   const PipelineSpec& spec = batch.resolved_spec();
   const Transform& transform = TransformOf(spec, drawn);
-  const std::vector<std::string> fields = TransformFields(transform);
+  const std::vector<std::string> fields = plan::TransformFields(transform);
   const int64_t other = batch.partner(row);
   if (other < 0 ||
       std::find(fields.begin(), fields.end(), field) == fields.end()) {
     return "";
   }
   return absl::StrCat(
-      TransformName(transform), ": with row ", other, ", ",
+      plan::TransformName(transform), ": with row ", other, ", ",
       SampleText(spec, batch.sample_index(other), batch.source(other)));
 }
 
 }  // namespace
 
-absl::StatusOr<Picture> PreviewSheet(const PreviewBatch& batch,
-                                     const ExplainedBatch& explained,
-                                     const PreviewFacts& facts,
-                                     const SheetOptions& options) {
+absl::StatusOr<picture::Picture> PreviewSheet(const PreviewBatch& batch,
+                                              const ExplainedBatch& explained,
+                                              const PreviewFacts& facts,
+                                              const SheetOptions& options) {
   const PipelineSpec& spec = batch.resolved_spec();
   std::map<int64_t, uint64_t> keys;
   for (const ExplainedSample& sample : explained.samples) {
@@ -139,4 +139,4 @@ absl::StatusOr<Picture> PreviewSheet(const PreviewBatch& batch,
   return LayOutContactSheet(head, pairs, options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -18,7 +18,7 @@
 #include "server/data_tool/explained_batch.h"
 #include "server/data_tool/preview_batch.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // What the batch does not say of itself.
 struct PreviewFacts {
@@ -28,11 +28,11 @@ struct PreviewFacts {
 };
 
 // Errors as PreviewBatch::Pairs().
-absl::StatusOr<Picture> PreviewSheet(const PreviewBatch& batch,
-                                     const ExplainedBatch& explained,
-                                     const PreviewFacts& facts,
-                                     const SheetOptions& options);
+absl::StatusOr<picture::Picture> PreviewSheet(const PreviewBatch& batch,
+                                              const ExplainedBatch& explained,
+                                              const PreviewFacts& facts,
+                                              const SheetOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_PREVIEW_SHEET_H_

@@ -12,7 +12,7 @@
 #include "common/count_text.h"
 #include "server/data_tool/report.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(100);
@@ -62,4 +62,4 @@ std::string ToolProgressText(absl::string_view verb, int64_t done,
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

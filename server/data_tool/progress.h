@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 class ToolProgress {
  public:
@@ -40,6 +40,6 @@ class ToolProgress {
 std::string ToolProgressText(absl::string_view verb, int64_t done,
                              int64_t total, int64_t bytes, double seconds);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_PROGRESS_H_

@@ -10,7 +10,7 @@
 #include "common/program/exit_code.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // Longer than any sentence of this program.
@@ -51,7 +51,7 @@ absl::Status NamingFlag(const absl::Status& status, absl::string_view field,
 }
 
 int Report(absl::string_view command, const absl::Status& status) {
-  if (status.ok()) return kExitOk;
+  if (status.ok()) return program::kExitOk;
   const ErrorDetail detail = GetErrorDetail(status);
   std::string where;
   if (!detail.shard().empty()) {
@@ -60,7 +60,7 @@ int Report(absl::string_view command, const absl::Status& status) {
   }
   std::cerr << "millrace-data " << command << ": "
             << Readable(absl::StrCat(where, status.message())) << std::endl;
-  return ExitCode(status);
+  return program::ExitCode(status);
 }
 
 void Warn(absl::string_view command,
@@ -71,13 +71,13 @@ void Warn(absl::string_view command,
   }
 }
 
-bool ParseOrLeave(FlagSet& flags, const std::vector<std::string>& args,
+bool ParseOrLeave(program::FlagSet& flags, const std::vector<std::string>& args,
                   absl::string_view command, std::ostream& out,
                   int* exit_code) {
   *exit_code = Report(command, flags.Parse(args));
-  if (*exit_code != kExitOk) return false;
+  if (*exit_code != program::kExitOk) return false;
   if (flags.help_wanted()) out << flags.Help();
   return !flags.help_wanted();
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/program/flag_set.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // One line of readable text of what a file, a folder or a user named.
 std::string Readable(absl::string_view text);
@@ -35,9 +35,9 @@ int Report(absl::string_view command, const absl::Status& status);
 void Warn(absl::string_view command, const std::vector<std::string>& sentences);
 
 // Parses, and answers --help. False: leave with *exit_code.
-bool ParseOrLeave(FlagSet& flags, const std::vector<std::string>& args,
+bool ParseOrLeave(program::FlagSet& flags, const std::vector<std::string>& args,
                   absl::string_view command, std::ostream& out, int* exit_code);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_REPORT_H_

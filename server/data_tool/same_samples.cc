@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // Max number of kinds (images, masks, depths, edges, ...): more folders are
@@ -135,4 +135,4 @@ bool IsOneChannelPng(absl::string_view start) {
          (start[kColorType] == kGrey || start[kColorType] == kPalette);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -25,7 +25,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // The images that lie in one folder.
 struct ImageNames {
@@ -62,6 +62,6 @@ std::string WhyMasks(const std::vector<const ImageNames*>& all);
 // Whether a file that begins so is a PNG of one channel.
 bool IsOneChannelPng(absl::string_view start);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_SAME_SAMPLES_H_

@@ -15,7 +15,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 class SampleReader {
  public:
@@ -38,6 +38,6 @@ class SampleReader {
   virtual std::vector<std::string> Warnings() const { return {}; }
 };
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_SAMPLE_READER_H_

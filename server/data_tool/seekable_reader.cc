@@ -14,10 +14,10 @@
 #include "server/data_tool/report.h"
 #include "server/decode/seekable_jpeg.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
-using Outcome = SeekableJpeg::Outcome;
+using Outcome = decode::SeekableJpeg::Outcome;
 
 // Samples that are read ahead for each thread, so that the next one is ready
 // when one is done.
@@ -28,14 +28,15 @@ constexpr size_t kMaxListed = 10;
 class RewritingReader final : public SeekableReader {
  public:
   RewritingReader(std::unique_ptr<SampleReader> reader, uint32_t threads,
-                  const Operators* operators)
+                  const operators::Operators* operators)
       : reader_(std::move(reader)),
         operators_(operators),
         unread_(reader_->description().samples()),
         ahead_(threads * kAheadPerThread),
         idle_(threads),
         pool_("mr-rewrite", threads, threads * kAheadPerThread) {
-    for (auto& rewriter : idle_) rewriter = std::make_unique<SeekableJpeg>();
+    for (auto& rewriter : idle_)
+      rewriter = std::make_unique<decode::SeekableJpeg>();
     const Schema& schema = reader_->description().schema();
     for (int i = 0; i < schema.fields_size(); ++i) {
       if (schema.fields(i).kind() == FIELD_KIND_ENCODED_IMAGE) {
@@ -81,13 +82,14 @@ class RewritingReader final : public SeekableReader {
   std::string Summary() const override {
     int64_t images = 0;
     std::vector<std::string> kept;
-    for (int i = 0; i < SeekableJpeg::kOutcomes; ++i) {
+    for (int i = 0; i < decode::SeekableJpeg::kOutcomes; ++i) {
       images += counts_[i];
       if (counts_[i] == 0 || i == static_cast<int>(Outcome::kRewritten)) {
         continue;
       }
-      kept.push_back(absl::StrCat(
-          counts_[i], " ", SeekableJpeg::Reason(static_cast<Outcome>(i))));
+      kept.push_back(
+          absl::StrCat(counts_[i], " ",
+                       decode::SeekableJpeg::Reason(static_cast<Outcome>(i))));
     }
     images += operators_count_;
     if (operators_count_ > 0) {
@@ -140,7 +142,7 @@ class RewritingReader final : public SeekableReader {
   }
 
   void Rewrite(Work& work) {
-    std::unique_ptr<SeekableJpeg> rewriter;
+    std::unique_ptr<decode::SeekableJpeg> rewriter;
     {
       MutexLock lock(mu_);
       rewriter = std::move(idle_.back());
@@ -193,14 +195,14 @@ class RewritingReader final : public SeekableReader {
   }
 
   const std::unique_ptr<SampleReader> reader_;
-  const Operators* const operators_;
+  const operators::Operators* const operators_;
   std::vector<int> images_;  // indices in the schema
   int64_t unread_;
   const size_t ahead_;
   std::deque<std::shared_ptr<Work>> queue_;
   std::shared_ptr<Work> given_;  // the last result of Next()
 
-  int64_t counts_[SeekableJpeg::kOutcomes] = {};
+  int64_t counts_[decode::SeekableJpeg::kOutcomes] = {};
   int64_t operators_count_ = 0;
   int64_t bytes_before_ = 0;  // of the rewritten images
   int64_t bytes_after_ = 0;
@@ -209,7 +211,7 @@ class RewritingReader final : public SeekableReader {
 
   Mutex mu_;
   CondVar done_;
-  std::vector<std::unique_ptr<SeekableJpeg>> idle_ MR_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<decode::SeekableJpeg>> idle_ MR_GUARDED_BY(mu_);
   ThreadPool pool_;  // last, because its threads use the members above
 };
 
@@ -217,9 +219,9 @@ class RewritingReader final : public SeekableReader {
 
 std::unique_ptr<SeekableReader> MakeSeekable(
     std::unique_ptr<SampleReader> reader, uint32_t threads,
-    const Operators* operators) {
+    const operators::Operators* operators) {
   return std::make_unique<RewritingReader>(std::move(reader), threads,
                                            operators);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

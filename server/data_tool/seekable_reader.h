@@ -21,7 +21,7 @@
 #include "server/data_tool/sample_reader.h"
 #include "server/operators/operators.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 class SeekableReader : public SampleReader {
  public:
@@ -35,8 +35,8 @@ class SeekableReader : public SampleReader {
 // drops. Null: there are none; else they outlive the reader.
 std::unique_ptr<SeekableReader> MakeSeekable(
     std::unique_ptr<SampleReader> reader, uint32_t threads,
-    const Operators* operators);
+    const operators::Operators* operators);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_SEEKABLE_READER_H_

@@ -10,30 +10,31 @@
 #include "server/augment/random_affine.h"
 #include "server/pipeline/stage/transform_ops.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // Maps the result of a step back to the input of the step. `size` is the size
 // of the input, and is set to the size of the result.
-AffineMap Undo(const GeometryStep& step, Size& size) {
-  const Size before = size;
-  AffineMap map;
+augment::AffineMap Undo(const augment::GeometryStep& step,
+                        augment::Size& size) {
+  const augment::Size before = size;
+  augment::AffineMap map;
   switch (step.kind) {
-    case GeometryStep::Kind::kCut:
+    case augment::GeometryStep::Kind::kCut:
       size = {step.rect.width, step.rect.height};
       map.x0 = static_cast<double>(step.rect.left);
       map.y0 = static_cast<double>(step.rect.top);
       break;
-    case GeometryStep::Kind::kResize:
+    case augment::GeometryStep::Kind::kResize:
       size = step.size;
       map.xx = static_cast<double>(before.width) / size.width;
       map.yy = static_cast<double>(before.height) / size.height;
       break;
-    case GeometryStep::Kind::kFlipHorizontal:
+    case augment::GeometryStep::Kind::kFlipHorizontal:
       map.xx = -1;
       map.x0 = static_cast<double>(size.width);
       break;
-    case GeometryStep::Kind::kFlipVertical:
+    case augment::GeometryStep::Kind::kFlipVertical:
       map.yy = -1;
       map.y0 = static_cast<double>(size.height);
       break;
@@ -41,9 +42,9 @@ AffineMap Undo(const GeometryStep& step, Size& size) {
   return map;
 }
 
-using Polygon = std::vector<PicturePoint>;
+using Polygon = std::vector<picture::PicturePoint>;
 
-Polygon CornersOf(Size size) {
+Polygon CornersOf(augment::Size size) {
   const auto width = static_cast<double>(size.width);
   const auto height = static_cast<double>(size.height);
   return {{0, 0}, {width, 0}, {width, height}, {0, height}};
@@ -51,8 +52,8 @@ Polygon CornersOf(Size size) {
 
 // Twice the area of a triangle; above 0 if `c` is on the right of the way from
 // `a` to `b`, as seen on the picture.
-double Side(const PicturePoint& a, const PicturePoint& b,
-            const PicturePoint& c) {
+double Side(const picture::PicturePoint& a, const picture::PicturePoint& b,
+            const picture::PicturePoint& c) {
   return (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x);
 }
 
@@ -72,12 +73,12 @@ Polygon Intersection(Polygon polygon, Polygon other) {
     std::reverse(other.begin(), other.end());
   }
   for (size_t i = 0; i < other.size(); ++i) {
-    const PicturePoint& a = other[i];
-    const PicturePoint& b = other[(i + 1) % other.size()];
+    const picture::PicturePoint& a = other[i];
+    const picture::PicturePoint& b = other[(i + 1) % other.size()];
     Polygon kept;
     for (size_t j = 0; j < polygon.size(); ++j) {
-      const PicturePoint& p = polygon[j];
-      const PicturePoint& q = polygon[(j + 1) % polygon.size()];
+      const picture::PicturePoint& p = polygon[j];
+      const picture::PicturePoint& q = polygon[(j + 1) % polygon.size()];
       const double side = Side(a, b, p);
       const double next = Side(a, b, q);
       if (side >= 0) kept.push_back(p);
@@ -94,19 +95,20 @@ Polygon Intersection(Polygon polygon, Polygon other) {
 // Traces an image through its transforms.
 class Region {
  public:
-  explicit Region(Size stored) : size_(stored), shown_(CornersOf(stored)) {}
+  explicit Region(augment::Size stored)
+      : size_(stored), shown_(CornersOf(stored)) {}
 
-  Size size() const { return size_; }
+  augment::Size size() const { return size_; }
   const Polygon& shown() const { return shown_; }
 
-  void Apply(const GeometryStep& step) { Follow(Undo(step, size_)); }
-  void Apply(const AffinePair& maps) { Follow(maps.inverse); }
+  void Apply(const augment::GeometryStep& step) { Follow(Undo(step, size_)); }
+  void Apply(const augment::AffinePair& maps) { Follow(maps.inverse); }
 
  private:
-  void Follow(const AffineMap& undo) {
+  void Follow(const augment::AffineMap& undo) {
     undo_.push_back(undo);
     Polygon canvas = CornersOf(size_);
-    for (PicturePoint& corner : canvas) {
+    for (picture::PicturePoint& corner : canvas) {
       for (auto map = undo_.rbegin(); map != undo_.rend(); ++map) {
         map->Apply(corner.x, corner.y);
       }
@@ -114,27 +116,29 @@ class Region {
     shown_ = Intersection(std::move(shown_), std::move(canvas));
   }
 
-  Size size_;      // current size of the image
-  Polygon shown_;  // visible part of the stored image
-  std::vector<AffineMap> undo_;
+  augment::Size size_;  // current size of the image
+  Polygon shown_;       // visible part of the stored image
+  std::vector<augment::AffineMap> undo_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<PicturePoint>> SourceRegion(
-    absl::Span<const PlacedTransform> transforms, Size stored,
-    uint64_t sample_key) {
-  const ImageStageOptions options;
+absl::StatusOr<std::vector<picture::PicturePoint>> SourceRegion(
+    absl::Span<const pipeline::PlacedTransform> transforms,
+    augment::Size stored, uint64_t sample_key) {
+  const pipeline::ImageStageOptions options;
   Region region(stored);
-  for (const PlacedTransform& placed : transforms) {
-    if (const auto geometry = GeometryOf(placed, options)) {
-      StepList steps;
-      Size after = region.size();
-      MR_RETURN_IF_ERROR(Resolve(*geometry, sample_key, nullptr, after, steps));
-      for (const GeometryStep& step : steps) region.Apply(step);
-    } else if (const auto affine = AffineOf(placed, options)) {
-      AffinePair maps;
-      if (DrawAffine(*affine, sample_key, region.size(), nullptr, maps)) {
+  for (const pipeline::PlacedTransform& placed : transforms) {
+    if (const auto geometry = pipeline::GeometryOf(placed, options)) {
+      augment::StepList steps;
+      augment::Size after = region.size();
+      MR_RETURN_IF_ERROR(
+          augment::Resolve(*geometry, sample_key, nullptr, after, steps));
+      for (const augment::GeometryStep& step : steps) region.Apply(step);
+    } else if (const auto affine = pipeline::AffineOf(placed, options)) {
+      augment::AffinePair maps;
+      if (augment::DrawAffine(*affine, sample_key, region.size(), nullptr,
+                              maps)) {
         region.Apply(maps);
       }
     }
@@ -142,9 +146,9 @@ absl::StatusOr<std::vector<PicturePoint>> SourceRegion(
   // Tolerance for the rounding of a rotation by zero.
   constexpr double kWhole = 1 - 1e-9;
   if (Area(region.shown()) >= kWhole * Area(CornersOf(stored))) {
-    return std::vector<PicturePoint>();
+    return std::vector<picture::PicturePoint>();
   }
   return region.shown();
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -20,16 +20,16 @@
 #include "server/augment/geometry.h"
 #include "server/pipeline/stage/image_stage.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // The corners of a convex polygon in pixels of the stored image, upright, of
 // `stored` pixels. Empty: the whole image is shown, or nothing of it.
 // `transforms`: those of the image, of a resolved spec, in its order. DataLoss:
 // the image is too small for a random_crop.
-absl::StatusOr<std::vector<PicturePoint>> SourceRegion(
-    absl::Span<const PlacedTransform> transforms, Size stored,
-    uint64_t sample_key);
+absl::StatusOr<std::vector<picture::PicturePoint>> SourceRegion(
+    absl::Span<const pipeline::PlacedTransform> transforms,
+    augment::Size stored, uint64_t sample_key);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_SOURCE_REGION_H_

@@ -9,7 +9,7 @@
 #include "common/file_error.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // Max bytes of a name, below the limit of a spec.
@@ -36,7 +36,7 @@ void NameSource(const std::string& uri, PipelineSpec& spec) {
 }
 
 absl::StatusOr<NamedDatasets> NameDatasets(
-    const std::vector<std::shared_ptr<const RecordSource>>& datasets,
+    const std::vector<std::shared_ptr<const storage::RecordSource>>& datasets,
     PipelineSpec& spec) {
   if (spec.sources_size() == 0) spec.add_sources();
   if (spec.sources(0).has_synthetic()) {
@@ -60,4 +60,4 @@ absl::StatusOr<NamedDatasets> NameDatasets(
       " given: give --dataset once for each, in their order")));
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

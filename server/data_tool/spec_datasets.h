@@ -19,10 +19,10 @@
 #include "proto/pipeline.pb.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 using NamedDatasets =
-    std::map<std::string, std::shared_ptr<const RecordSource>>;
+    std::map<std::string, std::shared_ptr<const storage::RecordSource>>;
 
 // Names the source of a spec that names none after the file or folder of `uri`,
 // as a person would: "photos" of "lmdb:/data/photos.lmdb".
@@ -32,9 +32,9 @@ void NameSource(const std::string& uri, PipelineSpec& spec);
 // InvalidArgument, a usage error: the spec names more or fewer datasets than
 // there are, or its source is synthetic.
 absl::StatusOr<NamedDatasets> NameDatasets(
-    const std::vector<std::shared_ptr<const RecordSource>>& datasets,
+    const std::vector<std::shared_ptr<const storage::RecordSource>>& datasets,
     PipelineSpec& spec);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_SPEC_DATASETS_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using Spelling = std::pair<absl::string_view, absl::string_view>;
@@ -97,4 +97,4 @@ std::vector<std::string> SplitsAmong(const std::vector<std::string>& names) {
   return splits;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

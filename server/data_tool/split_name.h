@@ -15,7 +15,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 // The part that `name` says that it is, spelled in one way: "train" of
 // "Training_set". Digits, case and words like "images" do not matter. Empty:
@@ -26,6 +26,6 @@ std::string PartOfName(absl::string_view name);
 // because the words of two differ in the part only.
 std::vector<std::string> SplitsAmong(const std::vector<std::string>& names);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_SPLIT_NAME_H_

@@ -6,7 +6,7 @@
 
 #include "proto/half_float.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 template <typename T>
@@ -47,8 +47,9 @@ double ElementAt(const uint8_t* data, DType dtype, int64_t index) {
   }
 }
 
-RgbImage ToRgb(const uint8_t* data, const PixelFormat& f) {
-  RgbImage image(static_cast<int>(f.width), static_cast<int>(f.height));
+picture::RgbImage ToRgb(const uint8_t* data, const PixelFormat& f) {
+  picture::RgbImage image(static_cast<int>(f.width),
+                          static_cast<int>(f.height));
   const auto level = [&](int64_t y, int64_t x, int64_t c) {
     const int64_t index = f.planes ? (c * f.height + y) * f.width + x
                                    : (y * f.width + x) * f.channels + c;
@@ -62,7 +63,7 @@ RgbImage ToRgb(const uint8_t* data, const PixelFormat& f) {
   for (int64_t y = 0; y < f.height; ++y) {
     for (int64_t x = 0; x < f.width; ++x) {
       const uint8_t first = level(y, x, 0);
-      Rgb color = {first, first, first};
+      picture::Rgb color = {first, first, first};
       if (f.channels >= 3) color = {first, level(y, x, 1), level(y, x, 2)};
       image.Set(static_cast<int>(x), static_cast<int>(y), color);
     }
@@ -70,4 +71,4 @@ RgbImage ToRgb(const uint8_t* data, const PixelFormat& f) {
   return image;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -13,7 +13,7 @@
 #include "proto/names.h"
 #include "proto/types.pb.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 
 struct PixelFormat {
   DType dtype = DTYPE_UINT8;
@@ -32,8 +32,8 @@ double ElementAt(const uint8_t* data, DType dtype, int64_t index);
 
 // Levels are rounded and cut to 0 .. 255; one or two channels are shown grey.
 // `data` holds a whole sample.
-RgbImage ToRgb(const uint8_t* data, const PixelFormat& format);
+picture::RgbImage ToRgb(const uint8_t* data, const PixelFormat& format);
 
-}  // namespace millrace
+}  // namespace millrace::data_tool
 
 #endif  // MILLRACE_SERVER_DATA_TOOL_TENSOR_PIXELS_H_

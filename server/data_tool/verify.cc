@@ -33,7 +33,7 @@
 #include "server/storage/content_hash.h"
 #include "server/storage/open.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // After this number of consecutive unusable samples, the rest of a shard is
@@ -173,9 +173,9 @@ absl::Status Verify(const std::string& uri,
                     const std::vector<std::string>& libraries, bool decode,
                     Place* place, std::ostream& out) {
   MR_ASSIGN_OR_RETURN(const auto operators,
-                      UsageError(Operators::Load(libraries)));
-  MR_ASSIGN_OR_RETURN(auto source,
-                      OpenRecordSource(uri, {.operators = operators.get()}));
+                      UsageError(operators::Operators::Load(libraries)));
+  MR_ASSIGN_OR_RETURN(auto source, storage::OpenRecordSource(
+                                       uri, {.operators = operators.get()}));
   MR_ASSIGN_OR_RETURN(const DatasetFiles files, FindDatasetFiles(uri));
   MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
   const DatasetInfo& info = source->info();
@@ -196,15 +196,15 @@ absl::Status Verify(const std::string& uri,
     const ShardInfo& shard = info.shards(number);
     std::snprintf(place->shard, sizeof(place->shard), "%s",
                   shard.name().c_str());
-    ContentSum sum;
+    storage::ContentSum sum;
     int64_t refused = 0;  // consecutive
     for (int64_t row = 0; row < shard.samples(); ++row) {
-      if (StopSignals::signal() != 0)
+      if (program::StopSignals::signal() != 0)
         return absl::CancelledError("interrupted");
       const int64_t index = shard.first_sample() + row;
       place->sample = index;
       const absl::Status read =
-          reader->Read(index, [&](const EncodedSample& sample) {
+          reader->Read(index, [&](const storage::EncodedSample& sample) {
             sum.Add(index, sample.fields);
             for (const auto& field : sample.fields) bytes += field.size();
             for (int64_t i = 0; decode && i < images; ++i) {
@@ -230,8 +230,8 @@ absl::Status Verify(const std::string& uri,
     }
     hashes_known = hashes_known && !shard.content_sum().empty();
     if (!shard.content_sum().empty() &&
-        HashToHex(sum.value()) != shard.content_sum()) {
-      damage.AddHash(number, HashToHex(sum.value()));
+        storage::HashToHex(sum.value()) != shard.content_sum()) {
+      damage.AddHash(number, storage::HashToHex(sum.value()));
     }
   }
   for (const ImageCheck::Bad& image : check.Finish()) {
@@ -281,7 +281,7 @@ absl::Status Verify(const std::string& uri,
 int RunVerify(const Args& args, std::ostream& out) {
   std::vector<std::string> libraries;
   bool no_decode = false;
-  FlagSet flags(
+  program::FlagSet flags(
       {.command = "millrace-data verify",
        .summary =
            "Reads every sample of a dataset, checks it against the schema, "
@@ -312,7 +312,7 @@ int RunVerify(const Args& args, std::ostream& out) {
                                                    std::strerror(errno))));
   }
   if (child == 0) {
-    const StopSignals signals;
+    const program::StopSignals signals;
     absl::Status verified =
         Verify(flags.argument(), libraries, !no_decode, place, out);
     if (verified.ok()) verified = FlushStandardOutput();
@@ -321,7 +321,7 @@ int RunVerify(const Args& args, std::ostream& out) {
   // Created after fork(), which copies only the calling thread: a lock that
   // another thread holds at that moment (for example of AddressSanitizer's
   // heap) stays locked in the child forever.
-  const StopSignals signals;
+  const program::StopSignals signals;
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -341,4 +341,4 @@ int RunVerify(const Args& args, std::ostream& out) {
   return WEXITSTATUS(status);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data_tool

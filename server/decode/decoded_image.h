@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::decode {
 
 // What a header says.
 struct ImageHeader {
@@ -17,8 +17,9 @@ struct ImageHeader {
   // EXIF orientation, 1 .. 8; 1 unless it was asked for.
   int orientation = 1;
   // Memory that decoding takes whatever the region: the coefficients of a
-  // progressive JPEG, all pixels of an interlaced PNG or of a lossless WebP, the
-  // library's rows, a copy of the file's bytes. The library gets little more.
+  // progressive JPEG, all pixels of an interlaced PNG or of a lossless WebP,
+  // the library's rows, a copy of the file's bytes. The library gets little
+  // more.
   int64_t whole_bytes = 0;
   // If neither 0 nor the requested number of channels: decoding first writes
   // the region's pixels with this number of channels into memory of their own.
@@ -50,6 +51,6 @@ struct DecodedImage {
 
 inline constexpr size_t kDecodedReadSlack = 256;
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_DECODED_IMAGE_H_

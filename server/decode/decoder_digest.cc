@@ -7,7 +7,7 @@
 #include "server/decode/image_decoder.h"
 #include "xxhash.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 // Collects the pixels and the sizes of images, one after the other.
@@ -92,4 +92,4 @@ absl::StatusOr<std::string> DecoderDigest() {
   return digest;
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -17,7 +17,7 @@
 #include "absl/types/span.h"
 #include "server/decode/probe_images.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 // Internal: an image is not decoded; names it and the reason.
 absl::StatusOr<std::string> DecoderDigest();
@@ -26,6 +26,6 @@ absl::StatusOr<std::string> DecoderDigest();
 // channels.
 absl::StatusOr<std::string> DigestOf(absl::Span<const ProbeImage> images);
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_DECODER_DIGEST_H_

@@ -4,7 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 constexpr int kUpright = 1;
@@ -196,4 +196,4 @@ int ImageOrientation(absl::Span<const uint8_t> exif,
   return kUpright;
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 // `tiff` begins at the TIFF header ("II*\0" or "MM\0*"). Returns 1 .. 8; 1
 // (upright) also when there is no orientation or the block makes no sense.
@@ -22,6 +22,6 @@ int ExifOrientation(absl::Span<const uint8_t> tiff);
 int ImageOrientation(absl::Span<const uint8_t> exif,
                      absl::Span<const uint8_t> xmp);
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_EXIF_H_

@@ -10,7 +10,7 @@
 #include "common/aligned_buffer.h"
 #include "server/decode/seek_index.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 // The same layout as jpeg_entropy_decoder of libjpeg-turbo's jpegint.h.
@@ -729,4 +729,4 @@ void FastEntropy::Attach(jpeg_decompress_struct* info,
   info->entropy = reinterpret_cast<jpeg_entropy_decoder*>(&s.module);
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

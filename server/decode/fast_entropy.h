@@ -33,7 +33,7 @@
 
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 class FastEntropy {
  public:
@@ -74,6 +74,6 @@ class FastEntropy {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_FAST_ENTROPY_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 // An EXIF orientation as steps from the upright to the stored image: swap the
@@ -39,7 +39,8 @@ Turn TurnOf(int orientation) {
 
 }  // namespace
 
-OperatorDecoder& ImageDecoder::Of(const Operators::Decoder& decoder) {
+OperatorDecoder& ImageDecoder::Of(
+    const operators::Operators::Decoder& decoder) {
   for (const std::unique_ptr<OperatorDecoder>& known : operators_) {
     if (&known->decoder() == &decoder) return *known;
   }
@@ -48,9 +49,9 @@ OperatorDecoder& ImageDecoder::Of(const Operators::Decoder& decoder) {
 
 absl::StatusOr<ImageHeader> ImageDecoder::OpenStored(
     absl::Span<const uint8_t> bytes, bool exif_transpose,
-    absl::Span<const Operators::Decoder* const> operators) {
+    absl::Span<const operators::Operators::Decoder* const> operators) {
   operator_ = nullptr;
-  for (const Operators::Decoder* decoder : operators) {
+  for (const operators::Operators::Decoder* decoder : operators) {
     OperatorDecoder& candidate = Of(*decoder);
     if (!candidate.Sniff(bytes)) continue;
     operator_ = &candidate;
@@ -72,7 +73,7 @@ absl::StatusOr<ImageHeader> ImageDecoder::OpenStored(
 
 absl::StatusOr<ImageHeader> ImageDecoder::Open(
     absl::Span<const uint8_t> bytes, bool exif_transpose,
-    absl::Span<const Operators::Decoder* const> operators) {
+    absl::Span<const operators::Operators::Decoder* const> operators) {
   MR_ASSIGN_OR_RETURN(header_, OpenStored(bytes, exif_transpose, operators));
   if (TurnOf(header_.orientation).swap) {
     std::swap(header_.width, header_.height);
@@ -145,4 +146,4 @@ void ImageDecoder::ReleaseAbove(size_t bytes) {
   upright_.ReleaseAbove(bytes);
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -28,7 +28,7 @@
 #include "server/decode/webp_decoder.h"
 #include "server/operators/operators.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 class ImageDecoder {
  public:
@@ -36,7 +36,7 @@ class ImageDecoder {
   // operators are asked first, in their order; they must outlive this one.
   absl::StatusOr<ImageHeader> Open(
       absl::Span<const uint8_t> bytes, bool exif_transpose,
-      absl::Span<const Operators::Decoder* const> operators = {});
+      absl::Span<const operators::Operators::Decoder* const> operators = {});
 
   // Once after each successful Open(). region.divisor is at most the header's
   // max_divisor.
@@ -48,9 +48,9 @@ class ImageDecoder {
  private:
   absl::StatusOr<ImageHeader> OpenStored(
       absl::Span<const uint8_t> bytes, bool exif_transpose,
-      absl::Span<const Operators::Decoder* const> operators);
+      absl::Span<const operators::Operators::Decoder* const> operators);
   absl::StatusOr<DecodedImage> DecodeStored(const DecodeRegion& region);
-  OperatorDecoder& Of(const Operators::Decoder& decoder);
+  OperatorDecoder& Of(const operators::Operators::Decoder& decoder);
 
   JpegDecoder jpeg_{CheckedJpegEntropy()};
   PngDecoder png_;
@@ -62,6 +62,6 @@ class ImageDecoder {
   AlignedBuffer upright_;  // pixels that had to be turned
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_IMAGE_DECODER_H_

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 absl::string_view AsText(absl::Span<const uint8_t> bytes) {
@@ -63,4 +63,4 @@ absl::Status UnknownImageError(absl::Span<const uint8_t> bytes) {
       " (hexadecimal); supported formats are JPEG, PNG and WebP"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 enum class ImageFormat { kUnknown, kJpeg, kPng, kWebp };
 
@@ -20,6 +20,6 @@ ImageFormat DetectImageFormat(absl::Span<const uint8_t> bytes);
 // when it is a known one that is not supported (GIF, TIFF, ...).
 absl::Status UnknownImageError(absl::Span<const uint8_t> bytes);
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_IMAGE_FORMAT_H_

@@ -22,7 +22,7 @@
 #include "server/decode/pixel_rows.h"
 #include "server/decode/seek_index.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 // Max rows per call of libjpeg, which fills at most the rows of an iMCU row.
@@ -550,4 +550,4 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
                       target.stride};
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

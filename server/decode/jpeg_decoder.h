@@ -23,7 +23,7 @@
 #include "server/decode/decoded_image.h"
 #include "server/decode/fast_entropy.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 class JpegDecoder {
  public:
@@ -62,6 +62,6 @@ class JpegDecoder {
   AlignedBuffer line_;  // a row before conversion
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_JPEG_DECODER_H_

@@ -8,7 +8,7 @@
 #include "server/decode/image_format.h"
 #include "server/decode/probe_images.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 absl::StatusOr<DecodedImage> DecodeRegionOf(absl::string_view name,
@@ -89,4 +89,4 @@ JpegDecoder::Entropy CheckedJpegEntropy() {
   return checked;
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

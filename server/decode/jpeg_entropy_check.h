@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "server/decode/jpeg_decoder.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 // Whether `decoder` makes the pixels of `reference` of a JPEG, whole, in part
 // and at every scale. Internal: one cannot decode it, or the pixels differ;
@@ -32,6 +32,6 @@ absl::Status CheckFastEntropy();
 // call logs when FastEntropy is not used.
 JpegDecoder::Entropy CheckedJpegEntropy();
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_JPEG_ENTROPY_CHECK_H_

@@ -5,7 +5,7 @@
 // After stdio.h, which it needs.
 #include <jerror.h>
 
-namespace millrace {
+namespace millrace::decode {
 
 int64_t JpegCoefficientBytes(const jpeg_decompress_struct& info) {
   int64_t bytes = 0;
@@ -100,4 +100,4 @@ void JpegMemory::Attach(jpeg_decompress_struct* info, int64_t bytes) {
   table->request_virt_barray = Hooks::RequestBlocks;
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

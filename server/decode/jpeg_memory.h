@@ -22,7 +22,7 @@
 
 #include "server/decode/memory_limit.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 // Of every image: tables, and structs of libjpeg's parts. About 30 KB are used.
 inline constexpr int64_t kJpegHeaderBytes = 256 << 10;
@@ -56,6 +56,6 @@ class JpegMemory {
   jpeg_memory_mgr library_ = {};  // its functions
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_JPEG_MEMORY_H_

@@ -27,7 +27,7 @@
 #include "common/byte_budget.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 class LargeImageGate {
  public:
@@ -156,6 +156,6 @@ class LargeImageGate {
   std::deque<Waiter> waiting_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_LARGE_IMAGE_GATE_H_

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::decode {
 
 // Max memory to decode one image: the pixels of the requested region, and the
 // memory of the format (coefficients of a progressive JPEG, all pixels of an
@@ -20,6 +20,6 @@ inline constexpr int64_t kMaxImagePixels = 178956970;
 // ones would keep a thread busy for minutes.
 inline constexpr int kMaxJpegScans = 100;
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_LIMITS_H_

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::decode {
 
 class MemoryLimit {
  public:
@@ -49,6 +49,6 @@ class MemoryLimit {
   bool exceeded_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_MEMORY_LIMIT_H_

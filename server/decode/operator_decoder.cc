@@ -6,9 +6,9 @@
 #include "server/decode/pixel_rows.h"
 #include "server/operators/operator_result.h"
 
-namespace millrace {
+namespace millrace::decode {
 
-OperatorDecoder::OperatorDecoder(const Operators::Decoder& decoder)
+OperatorDecoder::OperatorDecoder(const operators::Operators::Decoder& decoder)
     : decoder_(decoder),
       who_(absl::StrCat("decoder ", decoder.ref.name(), " ",
                         decoder.ref.version())) {}
@@ -30,7 +30,7 @@ absl::Status OperatorDecoder::MakeState() {
   if (has_state_ || decoder_.functions.new_state == nullptr) {
     return absl::OkStatus();
   }
-  OperatorResult result;
+  operators::OperatorResult result;
   result = decoder_.functions.new_state(&state_, result.error());
   MR_RETURN_IF_ERROR(result.ToStatus(who_, absl::StatusCode::kInternal));
   has_state_ = true;
@@ -42,7 +42,7 @@ absl::StatusOr<ImageHeader> OperatorDecoder::Open(
   MR_RETURN_IF_ERROR(MakeState());
   bytes_ = {bytes.data(), bytes.size()};
   millrace_image_header said = {.struct_size = sizeof(millrace_image_header)};
-  OperatorResult result;
+  operators::OperatorResult result;
   result =
       decoder_.functions.read_header(state_, bytes_, &said, result.error());
   MR_RETURN_IF_ERROR(result.ToStatus(who_, absl::StatusCode::kDataLoss));
@@ -111,7 +111,7 @@ absl::StatusOr<DecodedImage> OperatorDecoder::Decode(
                                  .top = region.top,
                                  .width = region.width,
                                  .height = region.height};
-  OperatorResult result;
+  operators::OperatorResult result;
   result = decoder_.functions.decode(state_, bytes_, &asked, stored,
                                      stored_stride, result.error());
   MR_RETURN_IF_ERROR(result.ToStatus(who_, absl::StatusCode::kDataLoss));
@@ -132,4 +132,4 @@ void OperatorDecoder::ReleaseAbove(size_t bytes) {
   pixels_.ReleaseAbove(bytes);
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -25,16 +25,16 @@
 #include "server/decode/decoded_image.h"
 #include "server/operators/operators.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 class OperatorDecoder {
  public:
-  explicit OperatorDecoder(const Operators::Decoder& decoder);
+  explicit OperatorDecoder(const operators::Operators::Decoder& decoder);
   ~OperatorDecoder();
   OperatorDecoder(const OperatorDecoder&) = delete;
   OperatorDecoder& operator=(const OperatorDecoder&) = delete;
 
-  const Operators::Decoder& decoder() const { return decoder_; }
+  const operators::Operators::Decoder& decoder() const { return decoder_; }
 
   bool Sniff(absl::Span<const uint8_t> bytes) const;
 
@@ -53,7 +53,7 @@ class OperatorDecoder {
   absl::Status MakeState();
   absl::Status Refused(absl::string_view what) const;
 
-  const Operators::Decoder& decoder_;
+  const operators::Operators::Decoder& decoder_;
   const std::string who_;  // "decoder ppm 1.0", for messages
   void* state_ = nullptr;
   bool has_state_ = false;
@@ -64,6 +64,6 @@ class OperatorDecoder {
   AlignedBuffer pixels_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_OPERATOR_DECODER_H_

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::decode {
 
 void RgbRowToGray(const uint8_t* from, int64_t pixels, uint8_t* to) {
   for (int64_t i = 0; i < pixels; ++i, from += 3) {
@@ -29,4 +29,4 @@ void InvertedCmykRowToRgb(const uint8_t* from, int64_t pixels, uint8_t* to) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

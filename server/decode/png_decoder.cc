@@ -14,7 +14,7 @@
 #include "server/decode/pixel_rows.h"
 #include "server/decode/png_orientation.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 // Max memory of libpng for one image: its structs, zlib's window and state
@@ -285,4 +285,4 @@ absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
   return DecodedImage{pixels, stride};
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -1,8 +1,8 @@
 // PngDecoder decodes a region of a PNG with libpng: grey, colour and palette of
 // 1 to 16 bits, interlaced or not. 16-bit samples keep their high byte; alpha
-// and transparency are dropped, as Pillow's convert("RGB") does. Palette indices
-// and grey values can be had as they are stored. It cannot decode at a fraction
-// of the size.
+// and transparency are dropped, as Pillow's convert("RGB") does. Palette
+// indices and grey values can be had as they are stored. It cannot decode at a
+// fraction of the size.
 //
 // Not thread-safe: one per thread. Owns the memory of the pixels that it
 // returns. Foreign bytes: every damage becomes DataLoss with libpng's reason.
@@ -22,7 +22,7 @@
 #include "common/aligned_buffer.h"
 #include "server/decode/decoded_image.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 class PngDecoder {
  public:
@@ -49,6 +49,6 @@ class PngDecoder {
   AlignedBuffer whole_;  // a row, or all rows of an interlaced image
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_PNG_DECODER_H_

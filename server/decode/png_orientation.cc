@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "server/decode/exif.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 constexpr size_t kSignature = 8;
@@ -46,4 +46,4 @@ int PngOrientation(absl::Span<const uint8_t> png) {
   return ImageOrientation(exif, xmp);
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

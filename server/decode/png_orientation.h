@@ -13,12 +13,12 @@
 
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 // `png`: a whole file, its signature checked. 1 .. 8; 1 also when there is none
 // or the file is damaged.
 int PngOrientation(absl::Span<const uint8_t> png);
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_PNG_ORIENTATION_H_

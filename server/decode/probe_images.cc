@@ -5,7 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 struct Encoded {
@@ -190,4 +190,4 @@ absl::Span<const ProbeImage> ProbeImages() {
   return images;
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

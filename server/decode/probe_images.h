@@ -12,7 +12,7 @@
 
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 struct ProbeImage {
   const char* name;  // "JPEG, 4:2:0"
@@ -22,6 +22,6 @@ struct ProbeImage {
 // For as long as the program runs.
 absl::Span<const ProbeImage> ProbeImages();
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_PROBE_IMAGES_H_

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 constexpr char kName[8] = {'M', 'R', 'S', 'E', 'E', 'K', '1', '\0'};
@@ -73,4 +73,4 @@ std::optional<size_t> FindInterval(absl::Span<const uint8_t> payload,
   return found;
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -27,7 +27,7 @@
 
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 // n of APPn.
 inline constexpr int kSeekIndexApp = 9;
@@ -46,6 +46,6 @@ std::optional<size_t> FindInterval(absl::Span<const uint8_t> payload,
                                    absl::Span<const uint8_t> scan,
                                    uint32_t intervals, uint32_t wanted);
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_SEEK_INDEX_H_

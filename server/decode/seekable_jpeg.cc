@@ -17,7 +17,7 @@
 #include "server/decode/limits.h"
 #include "server/decode/seek_index.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 constexpr int kExifApp = JPEG_APP0 + 1;
@@ -455,4 +455,4 @@ SeekableJpeg::Outcome SeekableJpeg::Rewrite(absl::Span<const uint8_t> jpeg,
   return s.outcome;
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -30,7 +30,7 @@
 #include "server/decode/jpeg_decoder.h"
 #include "server/decode/jpeg_entropy_check.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 class SeekableJpeg {
  public:
@@ -74,6 +74,6 @@ class SeekableJpeg {
   std::string message_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_SEEKABLE_JPEG_H_

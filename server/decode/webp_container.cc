@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 using Bytes = absl::Span<const uint8_t>;
@@ -164,4 +164,4 @@ absl::StatusOr<WebpContainer> ReadWebpContainer(Bytes bytes) {
   return file;
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 struct WebpContainer {
   // The payload of the picture's VP8 or VP8L chunk; alpha lies elsewhere.
@@ -41,6 +41,6 @@ struct WebpContainer {
 absl::StatusOr<WebpContainer> ReadWebpContainer(
     absl::Span<const uint8_t> bytes);
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_WEBP_CONTAINER_H_

@@ -12,7 +12,7 @@
 #include "server/decode/pixel_rows.h"
 #include "server/decode/webp_memory.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 // Max memory of libwebp for a lossless file of `file_bytes`, in addition to the
@@ -214,4 +214,4 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
   return DecodedImage{pixels, stride};
 }
 
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -24,7 +24,7 @@
 #include "server/decode/decoded_image.h"
 #include "server/decode/webp_container.h"
 
-namespace millrace {
+namespace millrace::decode {
 
 class WebpDecoder {
  public:
@@ -58,6 +58,6 @@ class WebpDecoder {
   AlignedBuffer rgb_;  // before conversion, or before it gets its place
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_WEBP_DECODER_H_

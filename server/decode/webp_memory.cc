@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 // Without a budget, all memory may be used.
@@ -39,7 +39,7 @@ bool WebpMemoryBudget::exceeded() const { return refused; }
 
 int64_t WebpMemoryBudget::used() const { return bytes_ - bytes_left; }
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 // Replaces libwebp's function (src/utils/utils.h): allocates `nmemb` items of
 // `size` bytes, or returns null.
@@ -47,12 +47,14 @@ extern "C" {
 
 __attribute__((visibility("default"))) void* WebPSafeMalloc(uint64_t nmemb,
                                                             size_t size) {
-  return millrace::Take(nmemb, size) ? std::malloc(nmemb * size) : nullptr;
+  return millrace::decode::Take(nmemb, size) ? std::malloc(nmemb * size)
+                                             : nullptr;
 }
 
 __attribute__((visibility("default"))) void* WebPSafeCalloc(uint64_t nmemb,
                                                             size_t size) {
-  return millrace::Take(nmemb, size) ? std::calloc(nmemb, size) : nullptr;
+  return millrace::decode::Take(nmemb, size) ? std::calloc(nmemb, size)
+                                             : nullptr;
 }
 
 __attribute__((visibility("default"))) void WebPSafeFree(void* memory) {

@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::decode {
 
 class WebpMemoryBudget {
  public:
@@ -35,6 +35,6 @@ class WebpMemoryBudget {
   const int64_t bytes_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::decode
 
 #endif  // MILLRACE_SERVER_DECODE_WEBP_MEMORY_H_

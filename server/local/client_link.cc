@@ -10,7 +10,7 @@
 #include "common/logging.h"
 #include "common/packet_socket.h"
 
-namespace millrace {
+namespace millrace::local {
 namespace {
 
 // Upper bound of ended_early_. A client gives up few calls at a time, and the
@@ -23,7 +23,7 @@ SteadyTime Now() { return std::chrono::steady_clock::now(); }
 
 // The payload memory of one call, which uses the link. The batches of the call
 // hold this object, so it is destroyed with the last of them.
-class ClientLink::Call final : public PayloadMemory {
+class ClientLink::Call final : public batch::PayloadMemory {
  public:
   Call(std::shared_ptr<ClientLink> link, uint64_t number)
       : link_(std::move(link)), number_(number) {}
@@ -44,7 +44,7 @@ class ClientLink::Call final : public PayloadMemory {
   uint64_t sequence_ = 0;
 };
 
-ClientLink::ClientLink(UniqueFd socket, SameHostId id,
+ClientLink::ClientLink(UniqueFd socket, wire::SameHostId id,
                        std::shared_ptr<SharedMemoryLimits> limits)
     : socket_(std::move(socket)),
       id_(id),
@@ -55,7 +55,7 @@ ClientLink::ClientLink(UniqueFd socket, SameHostId id,
 
 ClientLink::~ClientLink() { End(); }
 
-std::shared_ptr<PayloadMemory> ClientLink::BeginCall(uint64_t call) {
+std::shared_ptr<batch::PayloadMemory> ClientLink::BeginCall(uint64_t call) {
   MutexLock lock(mu_);
   // The client's messages do not arrive over the call, so the client may have
   // given the call up before the call arrives.
@@ -117,11 +117,11 @@ uint8_t* ClientLink::Take(uint64_t bytes) {
       // Sent before any announcement of the slot, which goes over gRPC. If the
       // client sees the announcement first, it reads this socket. The slot is
       // in the table before, so that the client's answer finds it.
-      sent = SendPacket(
-          socket_.get(),
-          EncodeSameHost(
-              {.kind = SameHostKind::kSlot, .slot = slot, .number = rounded}),
-          file.get());
+      sent = SendPacket(socket_.get(),
+                        wire::EncodeSameHost({.kind = wire::SameHostKind::kSlot,
+                                              .slot = slot,
+                                              .number = rounded}),
+                        file.get());
       if (!sent.ok()) slots_.Remove(slot);
     }
     if (sent.ok()) {
@@ -161,26 +161,26 @@ void ClientLink::Give(uint8_t* data) {
   ForgetAll(std::move(over));
 }
 
-std::optional<PayloadMemory::Lent> ClientLink::Lend(uint8_t* data,
-                                                    uint64_t call,
-                                                    uint64_t* sequence) {
+std::optional<batch::PayloadMemory::Lent> ClientLink::Lend(uint8_t* data,
+                                                           uint64_t call,
+                                                           uint64_t* sequence) {
   MutexLock lock(mu_);
   if (ended_ || given_up_.count(call) > 0) return std::nullopt;
   const auto slot = SlotAt(data);
   MR_CHECK(slot.has_value()) << "memory that is none of the link's";
   limits_->batches_lent().fetch_add(1, std::memory_order_relaxed);
-  return PayloadMemory::Lent{*slot,
-                             slots_.Lend(*slot, call, ++*sequence, Now())};
+  return batch::PayloadMemory::Lent{
+      *slot, slots_.Lend(*slot, call, ++*sequence, Now())};
 }
 
-void ClientLink::TakeBack(const PayloadMemory::Lent& lent) {
+void ClientLink::TakeBack(const batch::PayloadMemory::Lent& lent) {
   MutexLock lock(mu_);
   // The client may have ended the call in the meantime, which has made the slot
   // idle. Release() then correctly refuses the generation.
   if (!ended_) slots_.Release(lent.slot, lent.generation, Now()).IgnoreError();
 }
 
-absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
+absl::Status ClientLink::OnMessage(const wire::SameHostMessage& message) {
   std::vector<Memory> over;
   absl::Status status;
   {
@@ -188,11 +188,11 @@ absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
     if (ended_) return absl::OkStatus();
     const SteadyTime now = Now();
     switch (message.kind) {
-      case SameHostKind::kRelease:
+      case wire::SameHostKind::kRelease:
         status = slots_.Release(message.slot, message.number, now);
         if (status.ok()) last_release_ = now;
         break;
-      case SameHostKind::kEndCall:
+      case wire::SameHostKind::kEndCall:
         if (slots_.EndCall(message.slot, message.number, now)) {
           last_release_ = now;
         }
@@ -204,7 +204,7 @@ absl::Status ClientLink::OnMessage(const SameHostMessage& message) {
           if (ended_early_.size() > kMaxEndedEarly) ended_early_.pop_front();
         }
         break;
-      case SameHostKind::kGone: {
+      case wire::SameHostKind::kGone: {
         const auto it = dropped_.find(message.slot);
         if (it == dropped_.end()) {
           status = absl::InvalidArgumentError(
@@ -274,7 +274,8 @@ void ClientLink::Drop(const std::vector<uint64_t>& slots,
     memory_.erase(slot);
     memory.mapping = SealedMemory();
     if (SendPacket(socket_.get(),
-                   EncodeSameHost({.kind = SameHostKind::kDrop, .slot = slot}))
+                   wire::EncodeSameHost(
+                       {.kind = wire::SameHostKind::kDrop, .slot = slot}))
             .ok()) {
       dropped_[slot] = std::move(memory.reservation);
     } else {
@@ -326,4 +327,4 @@ uint64_t ClientLink::lent() const {
   return slots_.lent();
 }
 
-}  // namespace millrace
+}  // namespace millrace::local

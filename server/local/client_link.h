@@ -34,7 +34,7 @@
 #include "server/local/shared_memory_limits.h"
 #include "server/local/slot_table.h"
 
-namespace millrace {
+namespace millrace::local {
 
 class ClientLink : public std::enable_shared_from_this<ClientLink> {
  public:
@@ -44,23 +44,23 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   static constexpr absl::Duration kKeepIdle = absl::Seconds(10);
   static constexpr absl::Duration kKeepIdlePressed = absl::Milliseconds(100);
 
-  ClientLink(UniqueFd socket, SameHostId id,
+  ClientLink(UniqueFd socket, wire::SameHostId id,
              std::shared_ptr<SharedMemoryLimits> limits);
   ~ClientLink();
   ClientLink(const ClientLink&) = delete;
   ClientLink& operator=(const ClientLink&) = delete;
 
-  const SameHostId& id() const { return id_; }
+  const wire::SameHostId& id() const { return id_; }
   int socket() const { return socket_.get(); }
 
   // The memory for the batches of the call with this number. Null: the link has
   // ended, the client has already given up the call, or a call with this number
   // is in progress; batches are then sent.
-  std::shared_ptr<PayloadMemory> BeginCall(uint64_t call);
+  std::shared_ptr<batch::PayloadMemory> BeginCall(uint64_t call);
 
   // InvalidArgument: the client violates the protocol; the caller must end the
   // link.
-  absl::Status OnMessage(const SameHostMessage& message);
+  absl::Status OnMessage(const wire::SameHostMessage& message);
 
   // Drops slots that have been idle for kKeepIdle (kKeepIdlePressed while other
   // clients wait for memory). DeadlineExceeded: while other clients wait for
@@ -87,9 +87,9 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   // PayloadMemory of all calls, on worker threads and on gRPC's.
   uint8_t* Take(uint64_t bytes);
   void Give(uint8_t* data);
-  std::optional<PayloadMemory::Lent> Lend(uint8_t* data, uint64_t call,
-                                          uint64_t* sequence);
-  void TakeBack(const PayloadMemory::Lent& lent);
+  std::optional<batch::PayloadMemory::Lent> Lend(uint8_t* data, uint64_t call,
+                                                 uint64_t* sequence);
+  void TakeBack(const batch::PayloadMemory::Lent& lent);
   void CallIsOver(uint64_t call);
 
   std::optional<uint64_t> SlotAt(const uint8_t* data) MR_REQUIRES(mu_);
@@ -108,7 +108,7 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   // under mu_, without blocking, so that they go out in the order of the slots'
   // states.
   const UniqueFd socket_;
-  const SameHostId id_;
+  const wire::SameHostId id_;
   const std::shared_ptr<SharedMemoryLimits> limits_;
 
   // Not held while a reservation is given back. The budget's lock is taken
@@ -137,6 +137,6 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   std::set<uint64_t> given_up_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::local
 
 #endif  // MILLRACE_SERVER_LOCAL_CLIENT_LINK_H_

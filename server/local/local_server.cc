@@ -18,7 +18,7 @@
 #include "common/packet_socket.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::local {
 namespace {
 
 // Interval in which idle slots are dropped and clients that hold their slots
@@ -40,8 +40,8 @@ constexpr size_t kMaxOtherUsers = 8;
 
 SteadyTime Now() { return std::chrono::steady_clock::now(); }
 
-absl::StatusOr<SameHostId> RandomId() {
-  SameHostId id;
+absl::StatusOr<wire::SameHostId> RandomId() {
+  wire::SameHostId id;
   if (getrandom(id.data(), id.size(), 0) != static_cast<ssize_t>(id.size())) {
     return absl::InternalError(absl::StrCat(
         "cannot get random bytes from the system: ", strerror(errno)));
@@ -49,15 +49,17 @@ absl::StatusOr<SameHostId> RandomId() {
   return id;
 }
 
-absl::string_view Bytes(const SameHostId& id) { return {id.data(), id.size()}; }
+absl::string_view Bytes(const wire::SameHostId& id) {
+  return {id.data(), id.size()};
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(
     const Options& options) {
   MR_CHECK(options.budget != nullptr);
-  MR_ASSIGN_OR_RETURN(const SameHostId name, RandomId());
-  MR_ASSIGN_OR_RETURN(const SameHostId nonce, RandomId());
+  MR_ASSIGN_OR_RETURN(const wire::SameHostId name, RandomId());
+  MR_ASSIGN_OR_RETURN(const wire::SameHostId nonce, RandomId());
   SameHostOffer offer;
   offer.set_socket(
       options.socket.empty()
@@ -119,9 +121,9 @@ std::optional<LocalServer::SocketFile> LocalServer::FindSocketFile() const {
   return SocketFile{status.st_dev, status.st_ino};
 }
 
-std::shared_ptr<PayloadMemory> LocalServer::BeginCall(
+std::shared_ptr<batch::PayloadMemory> LocalServer::BeginCall(
     const SameHostCall& call) {
-  SameHostId id;
+  wire::SameHostId id;
   if (call.link().size() != id.size()) return nullptr;
   std::memcpy(id.data(), call.link().data(), id.size());
   std::shared_ptr<ClientLink> link;
@@ -231,7 +233,7 @@ bool LocalServer::IsOtherUser(int socket) const {
 bool LocalServer::Read(Client& client) {
   // One byte more than a message, so that a longer packet is recognised and
   // refused.
-  char packet[kSameHostMessageBytes + 1];
+  char packet[wire::kSameHostMessageBytes + 1];
   size_t bytes = 0;
   // Descriptors sent by the client are closed, because none is expected.
   UniqueFd attached;
@@ -245,9 +247,9 @@ bool LocalServer::Read(Client& client) {
       case Received::kPacket:
         break;
     }
-    SameHostMessage message;
+    wire::SameHostMessage message;
     absl::Status status;
-    if (!DecodeSameHost({packet, bytes}, &message)) {
+    if (!wire::DecodeSameHost({packet, bytes}, &message)) {
       status = absl::InvalidArgumentError(
           absl::StrCat("the client sent a message of ", bytes, " bytes"));
     } else if (client.link == nullptr) {
@@ -266,27 +268,28 @@ bool LocalServer::Read(Client& client) {
   return true;
 }
 
-bool LocalServer::Refuse(const Client& client, SameHostRefusal why) {
+bool LocalServer::Refuse(const Client& client, wire::SameHostRefusal why) {
   SendPacket(client.fd(),
-             EncodeSameHost({.kind = SameHostKind::kRefused,
-                             .number = static_cast<uint64_t>(why)}))
+             wire::EncodeSameHost({.kind = wire::SameHostKind::kRefused,
+                                   .number = static_cast<uint64_t>(why)}))
       .IgnoreError();
   return false;
 }
 
-bool LocalServer::Greet(Client& client, const SameHostMessage& hello) {
-  if (hello.kind != SameHostKind::kHello) return false;
-  if (hello.number != kSameHostVersion) {
-    return Refuse(client, SameHostRefusal::kVersion);
+bool LocalServer::Greet(Client& client, const wire::SameHostMessage& hello) {
+  if (hello.kind != wire::SameHostKind::kHello) return false;
+  if (hello.number != wire::kSameHostVersion) {
+    return Refuse(client, wire::SameHostRefusal::kVersion);
   }
   if (Bytes(hello.id) != offer_.nonce()) {
-    return Refuse(client, SameHostRefusal::kOtherServer);
+    return Refuse(client, wire::SameHostRefusal::kOtherServer);
   }
-  if (client.other_user) return Refuse(client, SameHostRefusal::kOtherUser);
+  if (client.other_user)
+    return Refuse(client, wire::SameHostRefusal::kOtherUser);
   // The id must not be guessable: a call that contains it may use the link.
-  const absl::StatusOr<SameHostId> id = RandomId();
+  const absl::StatusOr<wire::SameHostId> id = RandomId();
   if (!id.ok() || limits_->links().load() >= options_.max_links) {
-    return Refuse(client, SameHostRefusal::kTooMany);
+    return Refuse(client, wire::SameHostRefusal::kTooMany);
   }
   auto link =
       std::make_shared<ClientLink>(std::move(client.socket), *id, limits_);
@@ -297,9 +300,10 @@ bool LocalServer::Greet(Client& client, const SameHostMessage& hello) {
   }
   // Sent after the table contains the link, because the client's next call may
   // arrive as soon as the client has read this message.
-  return SendPacket(client.fd(), EncodeSameHost({.kind = SameHostKind::kWelcome,
-                                                 .number = kSameHostVersion,
-                                                 .id = *id}))
+  return SendPacket(client.fd(),
+                    wire::EncodeSameHost({.kind = wire::SameHostKind::kWelcome,
+                                          .number = wire::kSameHostVersion,
+                                          .id = *id}))
       .ok();
 }
 
@@ -311,4 +315,4 @@ void LocalServer::EndLink(const std::shared_ptr<ClientLink>& link) {
   link->End();
 }
 
-}  // namespace millrace
+}  // namespace millrace::local

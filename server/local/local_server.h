@@ -35,7 +35,7 @@
 #include "server/local/client_link.h"
 #include "server/local/shared_memory_limits.h"
 
-namespace millrace {
+namespace millrace::local {
 
 class LocalServer {
  public:
@@ -73,7 +73,7 @@ class LocalServer {
 
   // The memory for a call's batches; null: there is no such link (any more), so
   // the batches are sent.
-  std::shared_ptr<PayloadMemory> BeginCall(const SameHostCall& call);
+  std::shared_ptr<batch::PayloadMemory> BeginCall(const SameHostCall& call);
 
   Stats stats() const;
 
@@ -109,8 +109,8 @@ class LocalServer {
   void Accept();
   // False: it is over.
   bool Read(Client& client);
-  bool Greet(Client& client, const SameHostMessage& hello);
-  bool Refuse(const Client& client, SameHostRefusal why);
+  bool Greet(Client& client, const wire::SameHostMessage& hello);
+  bool Refuse(const Client& client, wire::SameHostRefusal why);
   bool IsOtherUser(int socket) const;
   // Takes the link out of the table, so that no call finds it any more, and
   // ends it. Calls that have it already get no memory from it.
@@ -133,10 +133,11 @@ class LocalServer {
   mutable Mutex mu_;
   bool stopping_ MR_GUARDED_BY(mu_) = false;
   // By id: links that may begin calls. A subset of those of clients_.
-  std::map<SameHostId, std::shared_ptr<ClientLink>> links_ MR_GUARDED_BY(mu_);
+  std::map<wire::SameHostId, std::shared_ptr<ClientLink>> links_
+      MR_GUARDED_BY(mu_);
   NamedThread thread_;  // last: it uses all of the above
 };
 
-}  // namespace millrace
+}  // namespace millrace::local
 
 #endif  // MILLRACE_SERVER_LOCAL_LOCAL_SERVER_H_

@@ -13,7 +13,7 @@
 
 #include "common/byte_budget.h"
 
-namespace millrace {
+namespace millrace::local {
 
 class SharedMemoryLimits {
  public:
@@ -69,6 +69,6 @@ class SharedMemoryLimits {
   std::atomic<uint64_t> batches_lent_{0};
 };
 
-}  // namespace millrace
+}  // namespace millrace::local
 
 #endif  // MILLRACE_SERVER_LOCAL_SHARED_MEMORY_LIMITS_H_

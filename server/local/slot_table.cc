@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::local {
 
 SlotTable::Slot* SlotTable::Find(uint64_t number) {
   for (Slot& slot : slots_) {
@@ -135,4 +135,4 @@ uint64_t SlotTable::lent() const {
                        [](const Slot& s) { return s.state == State::kLent; });
 }
 
-}  // namespace millrace
+}  // namespace millrace::local

@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::local {
 
 class SlotTable {
  public:
@@ -88,6 +88,6 @@ class SlotTable {
   uint64_t next_order_ = 1;
 };
 
-}  // namespace millrace
+}  // namespace millrace::local
 
 #endif  // MILLRACE_SERVER_LOCAL_SLOT_TABLE_H_

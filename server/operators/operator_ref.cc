@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::operators {
 
 std::string FormatOperator(const OperatorRef& ref) {
   return absl::StrCat(ref.name(), " ", ref.version(), " of the library ",
@@ -31,4 +31,4 @@ absl::Status CheckSameOperator(absl::string_view kind, const OperatorRef& asked,
       "job"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::operators

@@ -13,7 +13,7 @@
 #include "proto/names.h"
 #include "proto/types.pb.h"
 
-namespace millrace {
+namespace millrace::operators {
 
 // "gamma 1.0 of the library 3f7a...", as messages name an operator.
 std::string FormatOperator(const OperatorRef& ref);
@@ -24,6 +24,6 @@ std::string FormatOperator(const OperatorRef& ref);
 absl::Status CheckSameOperator(absl::string_view kind, const OperatorRef& asked,
                                const OperatorRef& have);
 
-}  // namespace millrace
+}  // namespace millrace::operators
 
 #endif  // MILLRACE_SERVER_OPERATORS_OPERATOR_REF_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clean_text.h"
 
-namespace millrace {
+namespace millrace::operators {
 namespace {
 
 // Max bytes of a text: a library may return a text without a terminating zero.
@@ -40,4 +40,4 @@ absl::Status OperatorResult::Failed(absl::string_view who,
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::operators

@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "server/operators/millrace_operator.h"
 
-namespace millrace {
+namespace millrace::operators {
 
 class OperatorResult {
  public:
@@ -48,6 +48,6 @@ class OperatorResult {
 // are escaped, and it is cut at 4096 bytes (clean_text.h).
 std::string Printable(absl::string_view text);
 
-}  // namespace millrace
+}  // namespace millrace::operators
 
 #endif  // MILLRACE_SERVER_OPERATORS_OPERATOR_RESULT_H_

@@ -16,7 +16,7 @@
 #include "common/status_macros.h"
 #include "common/version.h"
 
-namespace millrace {
+namespace millrace::operators {
 namespace {
 
 constexpr char kSymbol[] = "millrace_operators";
@@ -305,4 +305,4 @@ std::vector<Operators::Entry> Operators::List() const {
   return entries;
 }
 
-}  // namespace millrace
+}  // namespace millrace::operators

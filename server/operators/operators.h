@@ -1,8 +1,8 @@
 // Operators are the libraries that a server was started with (--operators):
 // transforms, decoders and sources of its users, behind the C border of
 // server/operators/millrace_operator.h. This package opens and checks libraries
-// and lists what is in them; of operators it calls sniff() alone. Others: storage
-// (sources), decode, augment (transforms).
+// and lists what is in them; of operators it calls sniff() alone. Others:
+// storage (sources), decode, augment (transforms).
 //
 // Immutable and thread-safe once loaded. Load before threads are started. A
 // library is never unloaded, so what it has lives as long as the process.
@@ -26,7 +26,7 @@
 #include "proto/types.pb.h"
 #include "server/operators/millrace_operator.h"
 
-namespace millrace {
+namespace millrace::operators {
 
 class Operators {
  public:
@@ -77,6 +77,6 @@ class Operators {
   ByName<Source> sources_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::operators
 
 #endif  // MILLRACE_SERVER_OPERATORS_OPERATORS_H_

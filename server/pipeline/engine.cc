@@ -7,7 +7,7 @@
 #include "server/pipeline/engine_core.h"
 #include "server/pipeline/stage/operator_stage.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 namespace {
 
@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const Options& options,
                                                        DatasetCatalog catalog) {
   Options known = options;
   if (known.decoder_digest.empty()) {
-    MR_ASSIGN_OR_RETURN(known.decoder_digest, DecoderDigest());
+    MR_ASSIGN_OR_RETURN(known.decoder_digest, decode::DecoderDigest());
   }
   return CreateEngine(known, std::move(catalog), StagesOf(options));
 }
@@ -36,4 +36,4 @@ absl::StatusOr<MemoryNeeds> Engine::Needs(const Options& options,
   return NeedsOf(options, catalog, StagesOf(options));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -34,15 +34,18 @@
 #include "server/pipeline/memory_use.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
-
+namespace millrace::operators {
 class Operators;
+}  // namespace millrace::operators
+
+namespace millrace::pipeline {
+
 struct Sharer;
 
 // Datasets by the name they are registered under. Immutable while the engine
 // lives.
 using DatasetCatalog =
-    std::map<std::string, std::shared_ptr<const RecordSource>>;
+    std::map<std::string, std::shared_ptr<const storage::RecordSource>>;
 
 struct StepRange;
 
@@ -98,7 +101,7 @@ struct StepRange {
   bool with_payload_digest = false;
   // Memory for the batches, used as long as it has room; null: the engine's own
   // memory. Must not outlive the budget.
-  std::shared_ptr<PayloadMemory> memory;
+  std::shared_ptr<batch::PayloadMemory> memory;
   // Time that the first step waited for its client's share of the memory before
   // it was requested; counts as waiting for memory.
   std::chrono::nanoseconds waited{0};
@@ -156,7 +159,7 @@ class Engine {
     std::map<std::string, double> dataset_weights;
     // Libraries whose transforms and decoders specs may name; null: none. Not
     // owned; must outlive the engine and its pipelines.
-    const Operators* operators = nullptr;
+    const operators::Operators* operators = nullptr;
     // Digest of the built-in images as the image decoders decode them
     // (server/decode/decoder_digest.h): part of every plan that decodes images.
     // Empty: Create() computes it.
@@ -169,7 +172,7 @@ class Engine {
 
   struct Callbacks {
     // A finished batch; steps may finish in any order.
-    std::function<void(FilledBatch)> on_batch;
+    std::function<void(batch::FilledBatch)> on_batch;
     // Called exactly once, after the last on_batch: OK when all steps were
     // delivered, Cancelled after Run's Cancel(), else the first error: DataLoss
     // (a bad sample; ErrorDetail names it), Unavailable (a file changed while
@@ -277,7 +280,7 @@ class Engine {
   virtual void ReleaseIdleMemory() {}
 
   // Those of the options.
-  virtual const Operators* operators() const { return nullptr; }
+  virtual const operators::Operators* operators() const { return nullptr; }
 
   // That of the plans which decode images.
   virtual std::string decoder_digest() const { return ""; }
@@ -294,6 +297,6 @@ class Engine {
   }
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_ENGINE_H_

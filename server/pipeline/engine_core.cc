@@ -29,7 +29,7 @@
 #include "server/plan/spec_check.h"
 #include "server/storage/synthetic/synthetic_source.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Upper bound of Options::threads, far above the CPUs of any machine, so that a
@@ -136,16 +136,17 @@ class EngineImpl final : public Engine {
                std::max(use.pipelines, kMinPipelineBytes)),
         workers_(use.threads + use.more_threads) {
     for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
-    pool_ = std::make_shared<BufferPool>(use.recycled, options.budget);
+    pool_ = std::make_shared<batch::BufferPool>(use.recycled, options.budget);
     // The budget outlives the engine, so it holds a weak pointer to the pool.
     // After the end of the pool there is nothing to reclaim.
     options.budget->SetReclaim(
-        [pool = std::weak_ptr<BufferPool>(pool_)](uint64_t bytes) {
+        [pool = std::weak_ptr<batch::BufferPool>(pool_)](uint64_t bytes) {
           if (const auto alive = pool.lock()) alive->Reclaim(bytes);
         });
     ready_share_ = std::make_shared<ReadyShare>(limit_.ready_bytes());
-    large_images_ = std::make_unique<LargeImageGate>(
-        std::min<int64_t>(kMaxDecodedBytes, use.budget / kLargeImagesShare),
+    large_images_ = std::make_unique<decode::LargeImageGate>(
+        std::min<int64_t>(decode::kMaxDecodedBytes,
+                          use.budget / kLargeImagesShare),
         options.budget);
     // Set before the threads start. Readers have no gate, because they decode
     // nothing.
@@ -216,14 +217,15 @@ class EngineImpl final : public Engine {
     MR_RETURN_IF_ERROR(CheckSpecSize(spec));
     const std::string asked = spec.SerializeAsString();
     if (auto found = cache_.Find(asked)) return Served(std::move(found));
-    std::shared_ptr<const RecordSource> synthetic;  // null: the spec has none
-    DatasetInfos infos = info_by_name_;
+    std::shared_ptr<const storage::RecordSource>
+        synthetic;  // null: the spec has none
+    plan::DatasetInfos infos = info_by_name_;
     if (HasSyntheticSource(spec)) {
       MR_ASSIGN_OR_RETURN(synthetic, MakeSynthetic(spec));
       infos = {{"", &synthetic->info()}};  // such a source has no name
     }
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved,
-                        ResolveSpec(spec, infos, operators_.get()));
+                        plan::ResolveSpec(spec, infos, operators_.get()));
     const std::string key = resolved.SerializeAsString();
     // The resolved spec must fit, too: the client sends it with every call.
     if (key.size() > kMaxSpecBytes) {
@@ -364,7 +366,7 @@ class EngineImpl final : public Engine {
     });
   }
 
-  const Operators* operators() const override { return loaded_; }
+  const operators::Operators* operators() const override { return loaded_; }
 
   void ReleaseIdleMemory() override { pool_->ReleaseIdle(); }
 
@@ -442,7 +444,8 @@ class EngineImpl final : public Engine {
   // Checked first, because a larger budget would not help.
   static absl::Status CheckSpecSize(const PipelineSpec& spec) {
     if (spec.ByteSizeLong() <= kMaxSpecBytes) {
-      return WithErrorDetail(CheckSpecCounts(spec), MakeErrorDetail("plan"));
+      return WithErrorDetail(plan::CheckSpecCounts(spec),
+                             MakeErrorDetail("plan"));
     }
     return WithErrorDetail(
         absl::InvalidArgumentError(
@@ -513,11 +516,12 @@ class EngineImpl final : public Engine {
   // after the first, which get the same defaults as the first.
   absl::StatusOr<PipelineSpec> ResolveByFirst(const PipelineSpec& spec) const {
     MR_RETURN_IF_ERROR(
-        WithErrorDetail(CheckSpec(spec), MakeErrorDetail("plan")));
+        WithErrorDetail(plan::CheckSpec(spec), MakeErrorDetail("plan")));
     PipelineSpec first = spec;
     first.mutable_sources()->DeleteSubrange(1, spec.sources_size() - 1);
-    MR_ASSIGN_OR_RETURN(PipelineSpec resolved,
-                        ResolveSpec(first, info_by_name_, operators_.get()));
+    MR_ASSIGN_OR_RETURN(
+        PipelineSpec resolved,
+        plan::ResolveSpec(first, info_by_name_, operators_.get()));
     resolved.set_concatenate(spec.concatenate());
     if (spec.concatenate()) resolved.mutable_sources(0)->clear_weight();
     for (int i = 1; i < spec.sources_size(); ++i) {
@@ -565,20 +569,20 @@ class EngineImpl final : public Engine {
   }
 
   // Returns the source of a synthetic spec. The pipelines built from it own it.
-  absl::StatusOr<std::shared_ptr<const RecordSource>> MakeSynthetic(
+  absl::StatusOr<std::shared_ptr<const storage::RecordSource>> MakeSynthetic(
       const PipelineSpec& spec) const {
     absl::Status checked =
         refuse_synthetic_
             ? absl::FailedPreconditionError(
                   "this server refuses requests for synthetic data "
                   "(--refuse_synthetic): name a dataset, or use another server")
-            : CheckSpec(spec);
+            : plan::CheckSpec(spec);
     if (!checked.ok()) {
       ErrorDetail detail = MakeErrorDetail("plan");
-      detail.set_dataset(kSyntheticName);
+      detail.set_dataset(storage::kSyntheticName);
       return WithErrorDetail(std::move(checked), detail);
     }
-    return NewSyntheticSource(spec.sources(0).synthetic());
+    return storage::NewSyntheticSource(spec.sources(0).synthetic());
   }
 
   static absl::Status CheckRange(const BuiltPipeline& pipeline,
@@ -588,7 +592,7 @@ class EngineImpl final : public Engine {
           "the range of steps is empty: request at least one step");
     }
     MR_RETURN_IF_ERROR(pipeline.MaxPayloadBytes(range.world_size).status());
-    const EpochSteps& steps = pipeline.plan().steps();
+    const plan::EpochSteps& steps = pipeline.plan().steps();
     // The first step is checked separately, so that the message names the
     // requested step.
     MR_RETURN_IF_ERROR(
@@ -606,7 +610,7 @@ class EngineImpl final : public Engine {
   // Constant.
   const DatasetCatalog catalog_;
   const std::map<std::string, DatasetInfo> infos_;
-  DatasetInfos info_by_name_;
+  plan::DatasetInfos info_by_name_;
   ByteBudget* const budget_;
   const ImageStageFactory make_stage_;
   const BatchMemoryLimit limit_;
@@ -616,8 +620,8 @@ class EngineImpl final : public Engine {
   const uint64_t file_metadata_;
   const std::string decoder_digest_;
   const bool refuse_synthetic_;
-  const Operators* const loaded_;
-  const std::unique_ptr<const OperatorCatalog> operators_;
+  const operators::Operators* const loaded_;
+  const std::unique_ptr<const plan::OperatorCatalog> operators_;
   const std::map<std::string, double> weights_;
 
   // Self-synchronised.
@@ -632,12 +636,12 @@ class EngineImpl final : public Engine {
   std::vector<WorkerState> workers_;
   // Self-synchronised. The timer and the scheduler are declared last, so that
   // they are destroyed first: their threads use the members above.
-  std::shared_ptr<BufferPool> pool_;
+  std::shared_ptr<batch::BufferPool> pool_;
   std::unique_ptr<ReadAhead> ahead_;  // null: no read-ahead
   StageClock clock_;
   RunTally tally_;
   std::shared_ptr<ReadyShare> ready_share_;
-  std::unique_ptr<LargeImageGate> large_images_;
+  std::unique_ptr<decode::LargeImageGate> large_images_;
   std::unique_ptr<DeadlineTimer> timer_;
   std::unique_ptr<Scheduler> scheduler_;
   RunServices services_;  // constant after the constructor
@@ -700,7 +704,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
     MR_ASSIGN_OR_RETURN(const uint64_t scratch,
                         ScratchBytes(source->info(), make_stage));
     needs.scratch_each = std::max(needs.scratch_each, scratch);
-    needs.reads_wait |= source->read_wait() == ReadWait::kRead;
+    needs.reads_wait |= source->read_wait() == storage::ReadWait::kRead;
     needs.file_metadata += source->metadata_bytes();
   }
   return needs;
@@ -758,4 +762,4 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
       std::move(limit), std::move(held), std::move(tuning));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -11,7 +11,7 @@
 #include "server/pipeline/engine.h"
 #include "server/pipeline/threads/thread_tuner.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // How often and by which rule the numbers of threads change, where the engine's
 // options let them. For tests.
@@ -32,6 +32,6 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
                                     const DatasetCatalog& catalog,
                                     const ImageStageFactory& make_stage);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_ENGINE_CORE_H_

@@ -6,7 +6,7 @@
 #include "common/byte_size.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Max memory of finished batches that is kept for the next ones, in bytes and
@@ -132,4 +132,4 @@ uint64_t SmallestBudget(const MemoryNeeds& needs, uint64_t wanted,
   return yes * kMiB;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

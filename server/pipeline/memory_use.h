@@ -16,7 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // Bytes of a batch beside its payload, at least: header, job and bookkeeping.
 inline constexpr uint64_t kMinBatchBytes = 4096;
@@ -104,6 +104,6 @@ uint64_t LargerBudget(uint64_t from, absl::FunctionRef<bool(uint64_t)> works);
 uint64_t SmallestBudget(const MemoryNeeds& needs, uint64_t wanted,
                         const std::function<uint64_t(uint64_t)>& elsewhere);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_MEMORY_USE_H_

@@ -21,7 +21,7 @@
 #include "server/pipeline/threads/scheduler.h"
 #include "server/pipeline/threads/stage_clock.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // Counters of all runs since the engine started.
 struct RunTally {
@@ -40,12 +40,12 @@ struct RunServices {
   // Max time that a step waits for memory; 0: no limit.
   absl::Duration admission_timeout;
   DeadlineTimer* timer = nullptr;
-  LargeImageGate* large_images = nullptr;
-  std::shared_ptr<BufferPool> pool;
+  decode::LargeImageGate* large_images = nullptr;
+  std::shared_ptr<batch::BufferPool> pool;
   StageClock* clock = nullptr;
   RunTally* tally = nullptr;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_RUN_SERVICES_H_

@@ -19,7 +19,7 @@
 #include "server/pipeline/row/row_filler.h"
 #include "server/pipeline/threads/thread_waits.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using Nanos = std::chrono::nanoseconds;
@@ -91,7 +91,7 @@ class StepRun::Job final : public Scheduler::Job {
  public:
   // `granted`: when the memory was granted. `wait_memory`: how long the step
   // had been due before.
-  Job(std::shared_ptr<StepRun> run, uint64_t step, const StepRows& rows,
+  Job(std::shared_ptr<StepRun> run, uint64_t step, const plan::StepRows& rows,
       ByteBudget::Reservation reservation, SteadyTime granted,
       Nanos wait_memory)
       : run(std::move(run)),
@@ -100,10 +100,10 @@ class StepRun::Job final : public Scheduler::Job {
         placed(this->run->pipeline_->layout().ForRows(rows.rows)),
         payload(this->run->refers()
                     ? Refer(this->run->ready_, step, std::move(reservation))
-                    : std::make_shared<BatchPayload>(placed.payload_bytes(),
-                                                     std::move(reservation),
-                                                     this->run->services_->pool,
-                                                     this->run->range_.memory)),
+                    : std::make_shared<batch::BatchPayload>(
+                          placed.payload_bytes(), std::move(reservation),
+                          this->run->services_->pool,
+                          this->run->range_.memory)),
         slice(SliceOf(*this->run->pipeline_, this->run->range_.epoch, step,
                       rows, placed, payload->data())),
         units_left(units()) {
@@ -131,11 +131,11 @@ class StepRun::Job final : public Scheduler::Job {
 
   const std::shared_ptr<StepRun> run;
   const uint64_t step;
-  const StepRows rows;
-  const BatchLayout::Placed placed;
+  const plan::StepRows rows;
+  const batch::BatchLayout::Placed placed;
   // Moved out by Deliver(), otherwise reset by the last Complete(). So the
   // memory is free even if parked lambdas or the caller still hold the job.
-  std::shared_ptr<BatchPayload> payload;
+  std::shared_ptr<batch::BatchPayload> payload;
   const BatchSlice slice;
   // Units that Complete() has not counted. A parked unit is among them, so the
   // batch cannot finish without it.
@@ -154,17 +154,17 @@ class StepRun::Job final : public Scheduler::Job {
   // Called before that task is added, so the scheduler's lock orders the two.
   // The acquire in Take() matters only to tasks that were never parked, and
   // those find no entry in either case.
-  void Bring(uint64_t unit, LargeImageGate::Admission admission) {
+  void Bring(uint64_t unit, decode::LargeImageGate::Admission admission) {
     MutexLock lock(mu);
     admissions[unit] = std::move(admission);
     some_are_parked.store(true, std::memory_order_release);
   }
   // The memory that Bring() has kept for the unit, or an empty admission.
-  LargeImageGate::Admission Take(uint64_t unit) {
+  decode::LargeImageGate::Admission Take(uint64_t unit) {
     if (!some_are_parked.load(std::memory_order_acquire)) return {};
     MutexLock lock(mu);
     auto found = admissions.extract(unit);
-    return found.empty() ? LargeImageGate::Admission()
+    return found.empty() ? decode::LargeImageGate::Admission()
                          : std::move(found.mapped());
   }
 
@@ -213,7 +213,7 @@ class StepRun::Job final : public Scheduler::Job {
         ahead != nullptr && run->ready_ == nullptr && slice.units.count() > 0;
     const uint64_t rows_of_unit = slice.units.pairs ? 2 : 1;
     units_per_task = units();
-    if (may_wait && pipeline.pace().wait() == ReadWait::kRead) {
+    if (may_wait && pipeline.pace().wait() == storage::ReadWait::kRead) {
       units_per_task = kMaxWaitingRowsPerTask / rows_of_unit;
     }
     if (may_wait && pipeline.pace().ahead()) {
@@ -232,7 +232,8 @@ class StepRun::Job final : public Scheduler::Job {
   std::atomic<bool> some_are_parked{false};
   Mutex mu;
   // Key: the unit. An entry exists from Bring() to the unit's next task.
-  std::map<uint64_t, LargeImageGate::Admission> admissions MR_GUARDED_BY(mu);
+  std::map<uint64_t, decode::LargeImageGate::Admission> admissions
+      MR_GUARDED_BY(mu);
 
   // begun_ is set before the other two are written. Only the thread that
   // finishes the batch reads them.
@@ -346,7 +347,7 @@ void StepRun::Admit() {
   FinishIfDone();
 }
 
-void StepRun::Granted(uint64_t step, const StepRows& rows,
+void StepRun::Granted(uint64_t step, const plan::StepRows& rows,
                       ByteBudget::Reservation reservation) {
   DeadlineTimer::Id timer;
   bool drop;
@@ -520,14 +521,15 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
     const BuiltPipeline& pipeline = *run.pipeline_;
     // Blocking of this thread by storage matters only if the engine could read
     // ahead instead.
-    ReadPace* const pace = run.services_->ahead != nullptr &&
-                                   pipeline.pace().wait() != ReadWait::kNever
-                               ? &pipeline.pace()
-                               : nullptr;
+    ReadPace* const pace =
+        run.services_->ahead != nullptr &&
+                pipeline.pace().wait() != storage::ReadWait::kNever
+            ? &pipeline.pace()
+            : nullptr;
     const bool reads_itself =
-        !job.reads && pipeline.pace().wait() != ReadWait::kNever;
-    const bool watches_switches =
-        pace != nullptr && reads_itself && pace->wait() == ReadWait::kRead;
+        !job.reads && pipeline.pace().wait() != storage::ReadWait::kNever;
+    const bool watches_switches = pace != nullptr && reads_itself &&
+                                  pace->wait() == storage::ReadWait::kRead;
     const ThreadWaits before =
         reads_itself ? ThreadWaits::Now() : ThreadWaits();
     RowFiller filler(pipeline, run.epoch_, job.slice, worker,
@@ -621,7 +623,7 @@ void StepRun::Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
   // unit in a lane holds an admission. That admission is left before the
   // scheduler ends, so the lambda also runs before that.
   services_->large_images->EnterAsync(
-      bytes, [this, job, unit](LargeImageGate::Admission admission) {
+      bytes, [this, job, unit](decode::LargeImageGate::Admission admission) {
         Job& parked = static_cast<Job&>(*job);
         parked.Bring(unit, std::move(admission));
         services_->scheduler->Add(lane_, job, unit, unit + 1, 1, parked.step);
@@ -669,7 +671,7 @@ void StepRun::Deliver(Job& job) {
   // A ready payload is complete, and batches in transmission may share it, so
   // nothing is written to it.
   if (ready_ == nullptr) job.placed.ZeroGaps(job.payload->data());
-  FilledBatch batch;
+  batch::FilledBatch batch;
   BatchHeader& header = batch.header;
   header.set_epoch(range_.epoch);
   header.set_step(job.step);
@@ -738,4 +740,4 @@ void StepRun::FinishIfDone() {
       });
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

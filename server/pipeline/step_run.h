@@ -37,7 +37,7 @@
 #include "server/pipeline/run_services.h"
 #include "server/pipeline/threads/scheduler.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class StepRun : public std::enable_shared_from_this<StepRun> {
  public:
@@ -84,7 +84,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   // Called when memory for `step` is granted: starts the step's job, or returns
   // the memory if the run has ended. Called once for a grant, on the thread
   // that made room.
-  void Granted(uint64_t step, const StepRows& rows,
+  void Granted(uint64_t step, const plan::StepRows& rows,
                ByteBudget::Reservation reservation);
   // Called on the timer's thread when `step` has been due for the admission
   // timeout. Ends the run, unless the memory was granted in the meantime.
@@ -116,7 +116,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   const std::shared_ptr<ReadySet> ready_;  // null: rows are read and placed
   const StepRange range_;
   const uint64_t end_step_;
-  const Plan::Epoch epoch_;
+  const plan::Plan::Epoch epoch_;
   const Engine::Callbacks callbacks_;
   // Queues of this run at the scheduler and at ReadAhead. Their entries hold
   // jobs, which hold the run, which holds the lanes: the circle ends when the
@@ -160,6 +160,6 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   absl::Status status_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STEP_RUN_H_

@@ -7,7 +7,7 @@
 
 #include "common/cgroup.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 double ProcessCpuSeconds() {
@@ -124,4 +124,4 @@ std::vector<ThreadChange> ThreadTuning::Changes() const {
   return changes;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -28,7 +28,7 @@
 #include "server/pipeline/threads/stage_clock.h"
 #include "server/pipeline/threads/thread_tuner.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class ThreadTuning {
  public:
@@ -89,6 +89,6 @@ class ThreadTuning {
   std::deque<Change> changes_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_THREAD_TUNING_H_

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 bool HoldsBytes(const Field& field) {
   return field.kind() == FIELD_KIND_RAGGED && field.dtype() == DTYPE_UINT8;
@@ -35,4 +35,4 @@ std::string BytesFieldHint(const DatasetInfo& info) {
                       " contains bytes or strings; ", BytesAsImages(*field));
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -12,7 +12,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // True for bytes, strings and lists of uint8: a dataset does not distinguish
 // them.
@@ -27,6 +27,6 @@ std::string BytesAsImages(const Field& field);
 // field.
 std::string BytesFieldHint(const DatasetInfo& info);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_BYTES_AS_IMAGES_H_

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::plan {
 
 // Part of every plan. Increase it with any change after which the same spec
 // over the same data may give other bytes: order, keys, parameters of an
@@ -16,6 +16,6 @@ inline constexpr uint32_t kContentRevision = 4;
 // The spec_version that this program understands.
 inline constexpr uint32_t kSpecVersion = 1;
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_CONTENT_REVISION_H_

@@ -4,7 +4,7 @@
 
 #include "server/plan/keys.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 uint64_t OrderKey(Shuffle::Mode mode, uint64_t seed, uint64_t epoch,
@@ -61,4 +61,4 @@ uint64_t EpochOrder::BlockAt(uint64_t position) const {
   return permutation_.At(place) * block_size_ + (mixed - StartOfPlace(place));
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -25,7 +25,7 @@
 #include "server/plan/keys.h"
 #include "server/plan/permutation.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 class EpochOrder {
  public:
@@ -64,6 +64,6 @@ class EpochOrder {
   uint64_t short_size_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_EPOCH_ORDER_H_

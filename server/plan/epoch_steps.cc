@@ -8,7 +8,7 @@
 #include "common/logging.h"
 #include "proto/flag_hint.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 absl::StatusOr<EpochSteps> EpochSteps::Create(uint64_t samples,
                                               uint64_t batch_size,
@@ -85,4 +85,4 @@ absl::StatusOr<StepRows> EpochSteps::Rows(uint64_t step, uint32_t rank,
   return rows;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

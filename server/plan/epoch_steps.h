@@ -23,7 +23,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // One rank's part of one step: positions [first, first + rows). The first
 // `valid` of them are samples, the rest is padding.
@@ -67,6 +67,6 @@ class EpochSteps {
   uint64_t dropped_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_EPOCH_STEPS_H_

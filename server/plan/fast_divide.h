@@ -18,7 +18,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::plan {
 
 class FastDivide {
  public:
@@ -42,6 +42,6 @@ class FastDivide {
   uint64_t multiplier_;  // at most 2^63
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_FAST_DIVIDE_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 const FieldRole* FindRole(const PipelineSpec& spec, const std::string& field) {
@@ -184,4 +184,4 @@ void FieldRules::CheckRole(const Transform& transform, const std::string& field,
                        ": remove the field from the transform"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -21,7 +21,7 @@
 #include "proto/pipeline.pb.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // Returns IMAGE for a field without a role.
 FieldRole::Role RoleOf(const PipelineSpec& spec, const std::string& field);
@@ -54,6 +54,6 @@ class FieldRules {
   std::vector<absl::Status> problems_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_FIELD_RULES_H_

@@ -14,7 +14,7 @@
 #include "server/plan/transforms/transforms.h"
 #include "server/plan/value_range.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 class Tracer {
@@ -229,4 +229,4 @@ DType LabelWireType(int64_t num_classes) {
   return DTYPE_INT64;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

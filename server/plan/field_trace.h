@@ -20,7 +20,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 struct FieldTrace {
   // The role of the field for geometric transforms. For a mask or boxes,
@@ -68,6 +68,6 @@ absl::StatusOr<FieldTrace> TraceField(const PipelineSpec& spec,
 // them. int16 also holds the 255 that datasets store for "ignore".
 DType LabelWireType(int64_t num_classes);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_FIELD_TRACE_H_

@@ -24,7 +24,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::plan {
 
 // The finaliser of SplitMix64: a bijection of 64 bits in which every input bit
 // reaches every output bit. Steele, Lea and Flood, "Fast splittable
@@ -116,6 +116,6 @@ inline constexpr uint64_t BatchKey(uint64_t seed, uint64_t epoch,
   return KeyHash(KeyDomain::kBatch).Add(seed).Add(epoch).Add(step).value();
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_KEYS_H_

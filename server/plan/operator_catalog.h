@@ -19,7 +19,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 class OperatorCatalog {
  public:
@@ -53,6 +53,6 @@ class OperatorCatalog {
                                           const Tensor& input) const = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_OPERATOR_CATALOG_H_

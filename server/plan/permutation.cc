@@ -6,7 +6,7 @@
 #include "common/logging.h"
 #include "server/plan/keys.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 Permutation::Permutation(uint64_t key, uint64_t n) : n_(n) {
   MR_CHECK(n >= 1 && n <= kMaxSize) << "a permutation of " << n;
@@ -78,4 +78,4 @@ uint64_t Permutation::AtOnce(uint64_t key, uint64_t n, uint64_t i) {
   return i < n ? i : Permutation(key, n).At(i);
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

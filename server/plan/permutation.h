@@ -18,7 +18,7 @@
 #include <array>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::plan {
 
 class Permutation {
  public:
@@ -127,6 +127,6 @@ class Permutation {
   };
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_PERMUTATION_H_

@@ -13,7 +13,7 @@
 #include "server/plan/plan_hash.h"
 #include "server/plan/spec_limits.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 // With DROP, an epoch leaves out the positions after its last whole batch. If
@@ -170,4 +170,4 @@ SampleRef Plan::Epoch::Substitute(const SampleRef& bad,
   return ref;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

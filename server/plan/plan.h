@@ -38,7 +38,7 @@
 #include "server/plan/source_schedule.h"
 #include "server/plan/subset.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // The sample of a row. `key` determines its augmentation.
 struct SampleRef {
@@ -148,6 +148,6 @@ class Plan {
   std::string hash_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_PLAN_H_

@@ -10,7 +10,7 @@
 
 #include "absl/strings/escaping.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -179,4 +179,4 @@ std::string JoinFingerprints(absl::Span<const std::string> fingerprints) {
   return absl::BytesToHexString(Hash128(text));
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -18,7 +18,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // The canonical encoding of a resolved spec.
 std::string CanonicalEncoding(const PipelineSpec& resolved);
@@ -36,6 +36,6 @@ std::string PlanHash(const PipelineSpec& resolved,
                      absl::string_view fingerprint, uint32_t content_revision,
                      absl::string_view decoder_digest = "");
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_PLAN_HASH_H_

@@ -12,7 +12,7 @@
 #include "proto/dtype.h"
 #include "server/plan/bytes_as_images.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 struct Preset {
@@ -237,4 +237,4 @@ absl::Status ExpandPreset(const DatasetInfo& info, PipelineSpec& spec) {
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -30,7 +30,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // In the order of the names.
 std::vector<std::string> PresetNames();
@@ -44,6 +44,6 @@ absl::Status CheckPresetName(absl::string_view preset);
 // a field that the preset needs. InvalidArgument: a field does not fit.
 absl::Status ExpandPreset(const DatasetInfo& info, PipelineSpec& spec);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_PRESETS_H_

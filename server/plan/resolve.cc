@@ -21,7 +21,7 @@
 #include "server/plan/subset.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 absl::StatusOr<const DatasetInfo*> FindDataset(const std::string& name,
@@ -303,4 +303,4 @@ absl::StatusOr<PipelineSpec> ResolveSpec(const PipelineSpec& spec,
   return WithErrorDetail(resolved.status(), detail);
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -18,7 +18,7 @@
 #include "proto/pipeline.pb.h"
 #include "server/plan/operator_catalog.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // Keyed by the name that a dataset is registered under. Not owned.
 using DatasetInfos = std::map<std::string, const DatasetInfo*>;
@@ -32,6 +32,6 @@ absl::StatusOr<PipelineSpec> ResolveSpec(
     const PipelineSpec& spec, const DatasetInfos& datasets,
     const OperatorCatalog* operators = nullptr);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_RESOLVE_H_

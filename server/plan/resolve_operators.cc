@@ -12,7 +12,7 @@
 #include "server/plan/field_trace.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using Tensor = OperatorCatalog::Tensor;
@@ -28,14 +28,14 @@ std::string Format(const Tensor& tensor) {
 absl::Status Missing(absl::string_view where, absl::string_view kind,
                      const OperatorRef& asked, absl::string_view have) {
   if (!asked.library_hash().empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        where, ": the job uses the ", kind, " ", FormatOperator(asked),
-        ", which is not loaded (loaded: ", have, "): ", kLoad));
+    return absl::FailedPreconditionError(
+        absl::StrCat(where, ": the job uses the ", kind, " ",
+                     operators::FormatOperator(asked),
+                     ", which is not loaded (loaded: ", have, "): ", kLoad));
   }
-  return absl::NotFoundError(
-      absl::StrCat(where, ": no ", kind, " \"", asked.name(),
-                   "\" is loaded (loaded: ", have, "): ", kLoad,
-                   ", on every server that serves the job"));
+  return absl::NotFoundError(absl::StrCat(
+      where, ": no ", kind, " \"", asked.name(), "\" is loaded (loaded: ", have,
+      "): ", kLoad, ", on every server that serves the job"));
 }
 
 absl::Status At(absl::string_view where, const absl::Status& status) {
@@ -94,8 +94,8 @@ class Resolver {
             ": serve it in the same way on every server"));
       }
       MR_RETURN_IF_ERROR(
-          At(reader_,
-             CheckSameOperator("source", source.reader(), info_.reader())));
+          At(reader_, operators::CheckSameOperator("source", source.reader(),
+                                                   info_.reader())));
       *source.mutable_reader() = info_.reader();
       return absl::OkStatus();
     }
@@ -125,7 +125,7 @@ class Resolver {
                        catalog_ == nullptr ? "none" : catalog_->DecoderNames());
       }
       MR_RETURN_IF_ERROR(
-          At(where, CheckSameOperator("decoder", ref, found->ref)));
+          At(where, operators::CheckSameOperator("decoder", ref, found->ref)));
       ref = found->ref;
     }
     return absl::OkStatus();
@@ -167,8 +167,8 @@ class Resolver {
       return Missing(where_, "transform", asked,
                      catalog_ == nullptr ? "none" : catalog_->TransformNames());
     }
-    MR_RETURN_IF_ERROR(
-        At(where_, CheckSameOperator("transform", asked, found->ref)));
+    MR_RETURN_IF_ERROR(At(
+        where_, operators::CheckSameOperator("transform", asked, found->ref)));
     custom.set_version(found->ref.version());
     custom.set_library_hash(found->ref.library_hash());
     return found->on_images ? OnImages(place, custom)
@@ -280,4 +280,4 @@ absl::Status ResolveOperators(const DatasetInfo& info,
   return Resolver(info, catalog, source, spec).Run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -14,7 +14,7 @@
 #include "proto/pipeline.pb.h"
 #include "server/plan/operator_catalog.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // Resolves against spec.sources(source), whose dataset is `info`. `spec` has
 // passed CheckSpec(), its defaults are written out and its fields exist in
@@ -26,6 +26,6 @@ absl::Status ResolveOperators(const DatasetInfo& info,
                               const OperatorCatalog* catalog, int source,
                               PipelineSpec& spec);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_RESOLVE_OPERATORS_H_

@@ -11,7 +11,7 @@
 #include "proto/dtype.h"
 #include "server/plan/field_trace.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 const Field& FieldOf(const DatasetInfo& info, const std::string& name) {
@@ -136,4 +136,4 @@ absl::Status CheckSameTensors(const PipelineSpec& first,
   return comparison.Transforms(first, other);
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -11,7 +11,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // `first` and `other` are one spec, resolved against the first source alone and
 // against spec.sources(source) alone. InvalidArgument: outputs, types, shapes,
@@ -23,6 +23,6 @@ absl::Status CheckSameTensors(const PipelineSpec& first,
                               const PipelineSpec& other,
                               const DatasetInfo& other_info, int source);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_SAME_TENSORS_H_

@@ -9,7 +9,7 @@
 #include "proto/dtype.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // Max bytes of one sample of one field; a larger size is treated as damage.
 inline constexpr uint64_t kMaxSampleBytes = uint64_t{1} << 32;
@@ -29,6 +29,6 @@ bool ShapeIsSane(DType dtype, const Shape& shape) {
   return true;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_SAMPLE_SHAPE_H_

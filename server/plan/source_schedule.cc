@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using Uint128 = unsigned __int128;
@@ -156,4 +156,4 @@ SourceSchedule::Place SourceSchedule::Epoch::At(uint64_t position) const {
                       (*first)[source]};
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -34,7 +34,7 @@
 #include "server/plan/keys.h"
 #include "server/plan/permutation.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 class SourceSchedule {
  public:
@@ -97,6 +97,6 @@ class SourceSchedule {
   std::vector<uint64_t> rest_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_SOURCE_SCHEDULE_H_

@@ -17,7 +17,7 @@
 #include "server/plan/subset.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -476,4 +476,4 @@ absl::Status CheckSpecCounts(const PipelineSpec& spec) {
   return FirstOf(Checker().RunCounts(spec));
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

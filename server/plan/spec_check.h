@@ -22,7 +22,7 @@
 #include "proto/pipeline.pb.h"
 #include "server/plan/spec_limits.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // A field and, if it is repeated, the element.
 struct SpecPathStep {
@@ -50,6 +50,6 @@ absl::Status CheckSpec(const PipelineSpec& spec);
 // constant time.
 absl::Status CheckSpecCounts(const PipelineSpec& spec);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_SPEC_CHECK_H_

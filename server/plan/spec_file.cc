@@ -10,7 +10,7 @@
 #include "server/plan/spec_check.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using google::protobuf::TextFormat;
@@ -105,4 +105,4 @@ std::vector<SpecMistake> CheckSpecText(absl::string_view text,
   return mistakes;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

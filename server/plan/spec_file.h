@@ -14,7 +14,7 @@
 #include "proto/names.h"
 #include "proto/spec_text.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // The mistakes in the text. If the text can be parsed (see
 // ParseSpecTextWithMistakes()), they are all mistakes that can be found without
@@ -31,6 +31,6 @@ std::vector<SpecMistake> CheckSpecText(absl::string_view text,
 // The smallest batch size with which every transform works.
 inline constexpr uint64_t kAssumedBatchSize = 2;
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_SPEC_FILE_H_

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::plan {
 
 inline constexpr uint64_t kMaxBatchSize = uint64_t{1} << 20;
 // Max side of a crop or resize in a spec, in pixels.
@@ -30,6 +30,6 @@ inline constexpr int kMaxFillValues = 4;
 // Max taps of gaussian_blur along each axis.
 inline constexpr uint32_t kMaxBlurKernel = 127;
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_SPEC_LIMITS_H_

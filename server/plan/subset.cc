@@ -8,7 +8,7 @@
 #include "common/logging.h"
 #include "server/plan/keys.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 uint64_t SubsetBound(double fraction, uint64_t n) {
   MR_CHECK(fraction >= 0 && fraction <= 1);
@@ -101,4 +101,4 @@ uint64_t SubsetCut::PlaceInRuns(uint64_t index) const {
   return place * unit_ + (index - run * unit_);
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -28,7 +28,7 @@
 #include "proto/pipeline.pb.h"
 #include "server/plan/permutation.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // floor(fraction * n + 1/2), exactly; `fraction` is 0 .. 1, n <= 2^62.
 uint64_t SubsetBound(double fraction, uint64_t n);
@@ -85,6 +85,6 @@ class SubsetCut {
   uint64_t short_rank_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_SUBSET_H_

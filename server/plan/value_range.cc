@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 // The label that loss functions ignore by default.
@@ -58,4 +58,4 @@ bool IsFloatingPoint(DType dtype) {
          dtype == DTYPE_FLOAT32 || dtype == DTYPE_FLOAT64;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -14,7 +14,7 @@
 #include "proto/names.h"
 #include "proto/types.pb.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 struct ValueRange {
   int64_t min = 0;
@@ -32,6 +32,6 @@ bool Holds(DType dtype, const ValueRange& range);
 
 bool IsFloatingPoint(DType dtype);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_VALUE_RANGE_H_

@@ -6,12 +6,12 @@
 #include "proto/wire/frame_encoder.h"
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // Keeps a payload alive while slices refer to it.
 struct Held {
-  std::shared_ptr<BatchPayload> payload;
+  std::shared_ptr<batch::BatchPayload> payload;
   std::shared_ptr<LivePayloads> live;
 };
 
@@ -23,7 +23,7 @@ void GiveBack(void* argument) {
   live->Remove();  // after the budget has its bytes back
 }
 
-grpc::Slice WholePayload(std::shared_ptr<BatchPayload> payload,
+grpc::Slice WholePayload(std::shared_ptr<batch::BatchPayload> payload,
                          std::shared_ptr<LivePayloads> live) {
   if (payload == nullptr || payload->bytes() == 0) return grpc::Slice();
   live->Add();
@@ -35,7 +35,8 @@ grpc::Slice WholePayload(std::shared_ptr<BatchPayload> payload,
 
 }  // namespace
 
-BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
+BatchFrames::BatchFrames(batch::FilledBatch batch,
+                         std::shared_ptr<LivePayloads> live,
                          BatchCompression compression)
     : header_(std::move(batch.header)),
       payload_bytes_(header_.payload_bytes()),
@@ -65,7 +66,7 @@ BatchFrames::BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
 grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
   uint64_t bytes = payload_bytes_ - offset_;
   uint64_t data_bytes = bytes;
-  FrameCompression compression;
+  wire::FrameCompression compression;
   if (part_ < compression_.size()) {
     const CompressedPart& part = compression_[part_++];
     bytes = part.raw_bytes;
@@ -80,16 +81,16 @@ grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
 
   grpc::Slice slices[2];
   if (!started_) {
-    slices[0] =
-        grpc::Slice(EncodeFirstFramePrefix(header_, data_bytes, compression));
+    slices[0] = grpc::Slice(
+        wire::EncodeFirstFramePrefix(header_, data_bytes, compression));
     if (lent_ != nullptr) lent_->told = true;
   } else {
     // gRPC keeps a prefix this short inside the slice and allocates no memory
     // for it.
-    char prefix[kMaxFramePrefixBytes];
-    slices[0] =
-        grpc::Slice(prefix, EncodeFramePrefix(header_.step(), offset_,
-                                              data_bytes, prefix, compression));
+    char prefix[wire::kMaxFramePrefixBytes];
+    slices[0] = grpc::Slice(
+        prefix, wire::EncodeFramePrefix(header_.step(), offset_, data_bytes,
+                                        prefix, compression));
   }
   started_ = true;
   if (bytes == 0) return grpc::ByteBuffer(slices, 1);
@@ -100,4 +101,4 @@ grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
   return grpc::ByteBuffer(slices, 2);
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -23,18 +23,18 @@
 #include "server/rpc/compress_batch.h"
 #include "server/rpc/live_payloads.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class BatchFrames {
  public:
   // `compression` is CompressBatch()'s of this batch.
-  BatchFrames(FilledBatch batch, std::shared_ptr<LivePayloads> live,
+  BatchFrames(batch::FilledBatch batch, std::shared_ptr<LivePayloads> live,
               BatchCompression compression = {});
 
   // The next Frame message. If the payload is not compressed, the frame carries
   // about `most_bytes` of it. Every batch has at least one frame, also a batch
   // without payload.
-  grpc::ByteBuffer Next(uint64_t most_bytes = kFrameDataBytes);
+  grpc::ByteBuffer Next(uint64_t most_bytes = wire::kFrameDataBytes);
 
   bool done() const { return started_ && offset_ == payload_bytes_; }
   const BatchHeader& header() const { return header_; }
@@ -45,7 +45,7 @@ class BatchFrames {
     ~Lent() {
       if (!told) lending.memory->TakeBack(lending.lent);
     }
-    BatchPayload::Lending lending;
+    batch::BatchPayload::Lending lending;
     bool told = false;
   };
 
@@ -59,6 +59,6 @@ class BatchFrames {
   bool started_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_BATCH_FRAMES_H_

@@ -23,7 +23,7 @@
 #include "server/rpc/frame_size.h"
 #include "server/rpc/stream_registry.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // Upper bound of the steps of one Engine::Start(). The shares limit the steps
@@ -50,7 +50,7 @@ BatchStream::Deferred CancelCall(grpc::CallbackServerContext* context,
 
 // A batch that waits to be written. `made`: when the engine delivered it.
 struct BatchStream::Outgoing {
-  FilledBatch batch;
+  batch::FilledBatch batch;
   BatchCompression compression;
   SteadyTime made;
 };
@@ -70,7 +70,7 @@ struct BatchStream::Action {
   absl::Status status;
   // Destroyed without the lock. Runs are cancelled. Batches and frames return
   // memory to the budget, which may grant it to other requests at once.
-  std::list<std::unique_ptr<Engine::Run>> runs;
+  std::list<std::unique_ptr<pipeline::Engine::Run>> runs;
   std::deque<Outgoing> batches;
   std::optional<BatchFrames> frames;
   grpc::ByteBuffer frame;
@@ -102,7 +102,7 @@ struct BatchStream::State {
   // removes only slots with both `run` and `done`, and OnDone(), which removes
   // all slots, clears `stream` first.
   struct RunSlot {
-    std::unique_ptr<Engine::Run> run;
+    std::unique_ptr<pipeline::Engine::Run> run;
     bool done = false;
   };
 
@@ -133,8 +133,8 @@ struct BatchStream::State {
 
   // The next consecutive steps to request. Steps that were taken back come
   // first, because the client may be waiting for them.
-  StepRange NextSteps() const MR_REQUIRES(mu) {
-    StepRange part = range;
+  pipeline::StepRange NextSteps() const MR_REQUIRES(mu) {
+    pipeline::StepRange part = range;
     if (again.empty()) {
       part.first_step = next_step;
       part.step_count = std::min(end_step - next_step, kMaxStepsPerRun);
@@ -150,7 +150,7 @@ struct BatchStream::State {
   }
 
   // Records that `part`, the beginning of NextSteps(), is requested.
-  void Asked(const StepRange& part) MR_REQUIRES(mu) {
+  void Asked(const pipeline::StepRange& part) MR_REQUIRES(mu) {
     if (again.empty()) {
       next_step += part.step_count;
     } else {
@@ -223,8 +223,8 @@ struct BatchStream::State {
   const StreamEnvironment environment;
   // Set by Set() under mu and constant from then on. A thread that requests
   // steps or gets batches has seen `share` under mu before.
-  std::shared_ptr<const Pipeline> pipeline;
-  StepRange range;
+  std::shared_ptr<const pipeline::Pipeline> pipeline;
+  pipeline::StepRange range;
   uint64_t end_step = 0;
   bool compresses = false;
 
@@ -281,8 +281,8 @@ struct BatchStream::State {
 };
 
 BatchStream::BatchStream(const StreamEnvironment& environment,
-                         grpc::CallbackServerContext* context, Caller caller,
-                         uint64_t answer_seed)
+                         grpc::CallbackServerContext* context,
+                         pipeline::Caller caller, uint64_t answer_seed)
     : environment_(environment),
       peer_(context->peer()),
       caller_(std::move(caller)),
@@ -352,7 +352,7 @@ std::function<bool()> BatchStream::IsWanted() {
 void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
   State& state = *shared;
   while (true) {
-    StepRange part;
+    pipeline::StepRange part;
     State::RunSlot* slot = nullptr;
     // Runs that are done. Destroyed without the lock, because their destructor
     // cancels.
@@ -395,13 +395,13 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
       state.asking = true;
       slot = &state.runs.emplace_back();
     }
-    Engine::Callbacks callbacks;
-    callbacks.on_batch = [state = shared](FilledBatch batch) {
+    pipeline::Engine::Callbacks callbacks;
+    callbacks.on_batch = [state = shared](batch::FilledBatch batch) {
       Outgoing outgoing;
       outgoing.batch = std::move(batch);
       outgoing.made = std::chrono::steady_clock::now();
-      // Compressed here, on a worker and without the lock, so that several batches
-      // are compressed in parallel.
+      // Compressed here, on a worker and without the lock, so that several
+      // batches are compressed in parallel.
       if (state->compresses) {
         outgoing.compression = CompressBatch(outgoing.batch);
       }
@@ -438,7 +438,7 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
       }
       Perform(stream, std::move(action));
     };
-    absl::StatusOr<std::unique_ptr<Engine::Run>> run =
+    absl::StatusOr<std::unique_ptr<pipeline::Engine::Run>> run =
         state.environment.engine->Start(state.pipeline, part,
                                         std::move(callbacks));
     Action action;
@@ -671,4 +671,4 @@ void BatchStream::Perform(BatchStream* stream, Action action) {
   for (const auto& wake : action.wake) wake();
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -38,22 +38,25 @@
 #include "server/rpc/live_payloads.h"
 #include "server/rpc/status_counters.h"
 
-namespace millrace {
+namespace millrace::local {
+class LocalServer;
+}  // namespace millrace::local
+
+namespace millrace::rpc {
 
 class ClientShares;
-class LocalServer;
 class StreamRegistry;
 
 // What all streams of a server share. The pointers outlive every stream.
 struct StreamEnvironment {
-  Engine* engine = nullptr;
+  pipeline::Engine* engine = nullptr;
   const ByteBudget* budget = nullptr;
   uint64_t max_streams = 0;
   StreamRegistry* registry = nullptr;
   ClientShares* shares = nullptr;
   std::shared_ptr<StatusCounters> counters;
   std::shared_ptr<LivePayloads> live_payloads;
-  LocalServer* local = nullptr;  // null: no memory is shared
+  local::LocalServer* local = nullptr;  // null: no memory is shared
 };
 
 class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
@@ -63,8 +66,8 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   // What is streamed, known when the pipeline is built.
   struct Steps {
-    std::shared_ptr<const Pipeline> pipeline;
-    StepRange range;
+    std::shared_ptr<const pipeline::Pipeline> pipeline;
+    pipeline::StepRange range;
     // What one batch of this rank takes of the budget, at most.
     uint64_t batch_bytes = 0;
   };
@@ -72,7 +75,7 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // `answer_seed`: of the digest that the end of the call has
   // (ToGrpcStatus()).
   BatchStream(const StreamEnvironment& environment,
-              grpc::CallbackServerContext* context, Caller caller,
+              grpc::CallbackServerContext* context, pipeline::Caller caller,
               uint64_t answer_seed);
   ~BatchStream() override;
 
@@ -135,11 +138,11 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   const StreamEnvironment environment_;
   const std::string peer_;
-  const Caller caller_;
+  const pipeline::Caller caller_;
   const uint64_t answer_seed_;
   const std::shared_ptr<State> state_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_BATCH_STREAM_H_

@@ -6,21 +6,21 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 constexpr size_t kMaxIdBytes = 64;
 
 }  // namespace
 
-absl::StatusOr<Caller> CallerOf(absl::string_view peer,
-                                absl::string_view client_id) {
+absl::StatusOr<pipeline::Caller> CallerOf(absl::string_view peer,
+                                          absl::string_view client_id) {
   if (client_id.size() > kMaxIdBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "client_id has ", client_id.size(), " bytes; the maximum is ",
         kMaxIdBytes, ": generate 16 random bytes once"));
   }
-  Caller caller;
+  pipeline::Caller caller;
   caller.connection = std::string(peer);
   caller.client =
       client_id.empty() ? std::string(peer) : absl::BytesToHexString(client_id);
@@ -32,4 +32,4 @@ absl::StatusOr<Caller> CallerOf(absl::string_view peer,
   return caller;
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

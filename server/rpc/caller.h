@@ -8,13 +8,13 @@
 #include "absl/strings/string_view.h"
 #include "server/pipeline/engine.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 // `peer` as gRPC names it ("ipv4:10.0.0.1:4711"), `client_id` as the request
 // has it, maybe empty. InvalidArgument: an id of too many bytes.
-absl::StatusOr<Caller> CallerOf(absl::string_view peer,
-                                absl::string_view client_id);
+absl::StatusOr<pipeline::Caller> CallerOf(absl::string_view peer,
+                                          absl::string_view client_id);
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_CALLER_H_

@@ -6,7 +6,7 @@
 
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // Max number of connections in Host::were_slow. A choice: more than the number
@@ -407,4 +407,4 @@ uint64_t ClientShares::Member::Excess() const {
   return (bytes + step_bytes_ - 1) / step_bytes_;
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -58,7 +58,7 @@
 
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class ClientShares {
  public:
@@ -237,6 +237,6 @@ class ClientShares::Member {
   SteadyTime waits_since_;  // of waits_
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_CLIENT_SHARES_H_

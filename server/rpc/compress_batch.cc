@@ -6,7 +6,7 @@
 #include "proto/wire/frame_compression.h"
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // The stride of the tensor that holds most of bytes [offset, offset + bytes).
@@ -15,7 +15,7 @@ uint32_t StrideAt(const BatchHeader& header, uint64_t offset, uint64_t bytes) {
   for (const TensorHeader& tensor : header.tensors()) {
     if (middle >= tensor.offset() &&
         middle - tensor.offset() < tensor.bytes()) {
-      return DeltaStrideFor(tensor.dtype(), tensor.sample_shape());
+      return wire::DeltaStrideFor(tensor.dtype(), tensor.sample_shape());
     }
   }
   return 0;
@@ -23,7 +23,7 @@ uint32_t StrideAt(const BatchHeader& header, uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
-BatchCompression CompressBatch(FilledBatch& batch) {
+BatchCompression CompressBatch(batch::FilledBatch& batch) {
   BatchCompression parts;
   if (batch.payload == nullptr || batch.payload.use_count() != 1 ||
       batch.payload->in_shared_memory()) {
@@ -34,11 +34,11 @@ BatchCompression CompressBatch(FilledBatch& batch) {
   for (uint64_t offset = 0; offset < total;) {
     CompressedPart part;
     part.offset = offset;
-    part.raw_bytes = std::min<uint64_t>(kFrameDataBytes, total - offset);
+    part.raw_bytes = std::min<uint64_t>(wire::kFrameDataBytes, total - offset);
     part.data_bytes = part.raw_bytes;
     const auto compressed =
-        CompressFrame({data + offset, part.raw_bytes},
-                      StrideAt(batch.header, offset, part.raw_bytes));
+        wire::CompressFrame({data + offset, part.raw_bytes},
+                            StrideAt(batch.header, offset, part.raw_bytes));
     if (compressed.has_value()) {
       std::memcpy(data + offset, compressed->data.data(),
                   compressed->data.size());
@@ -52,4 +52,4 @@ BatchCompression CompressBatch(FilledBatch& batch) {
   return parts;
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

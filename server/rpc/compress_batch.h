@@ -16,7 +16,7 @@
 
 #include "server/batch/filled_batch.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 // One frame: bytes [offset, offset + raw_bytes) of the payload. Compressed, its
 // data_bytes lie at `offset` instead of them.
@@ -36,8 +36,8 @@ using BatchCompression = std::vector<CompressedPart>;
 // payload for each batch of a spec with compression. (References to the ready
 // payloads of a synthetic source have their own count, so use_count() cannot
 // check this.)
-BatchCompression CompressBatch(FilledBatch& batch);
+BatchCompression CompressBatch(batch::FilledBatch& batch);
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_COMPRESS_BATCH_H_

@@ -20,7 +20,7 @@
 #include "common/count_text.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // Max connections accepted from one listening socket before the next one's
@@ -214,4 +214,4 @@ void ConnectionAcceptor::Take(int listener, UniqueFd connection,
   options_.take(listener, std::move(connection));
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -31,7 +31,7 @@
 #include "server/rpc/listen_sockets.h"
 #include "server/rpc/open_connections.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class ConnectionAcceptor {
  public:
@@ -88,6 +88,6 @@ class ConnectionAcceptor {
   NamedThread thread_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_CONNECTION_ACCEPTOR_H_

@@ -28,7 +28,7 @@
 #include "server/rpc/request_check.h"
 #include "server/rpc/stream_registry.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // A write in flight for this long is blocked by its client or by the network.
@@ -51,7 +51,7 @@ std::string DataText(const Source& source) {
 }
 
 void FillSummaries(
-    const DatasetCatalog& catalog,
+    const pipeline::DatasetCatalog& catalog,
     google::protobuf::RepeatedPtrField<DatasetSummary>* summaries) {
   for (const auto& [name, source] : catalog) {
     DatasetSummary* summary = summaries->Add();
@@ -88,14 +88,14 @@ absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
   }
   auto request = std::make_shared<Request<Message>>();
   const std::string bytes = ToString(buffer);
-  request->answer_seed = AnswerSeed(bytes);
-  const DigestCheck digest =
-      CheckDigest(bytes, /*seed=*/0,
-                  context.client_metadata().find(kDigestKey) !=
-                      context.client_metadata().end());
+  request->answer_seed = wire::AnswerSeed(bytes);
+  const wire::DigestCheck digest =
+      wire::CheckDigest(bytes, /*seed=*/0,
+                        context.client_metadata().find(wire::kDigestKey) !=
+                            context.client_metadata().end());
   ErrorDetail damaged = MakeErrorDetail("rpc");
   damaged.set_request_damaged(true);
-  if (digest == DigestCheck::kWrong) {
+  if (digest == wire::DigestCheck::kWrong) {
     return WithErrorDetail(
         absl::DataLossError("the request was damaged on the way: its digest "
                             "does not match; retry the request"),
@@ -106,8 +106,9 @@ absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
         "the request is not a valid ", Message::descriptor()->name(),
         ", or a string in it (for example the name of a dataset) is not UTF-8; "
         "see proto/data_service.proto"));
-    return digest == DigestCheck::kRight ? error
-                                         : WithErrorDetail(error, damaged);
+    return digest == wire::DigestCheck::kRight
+               ? error
+               : WithErrorDetail(error, damaged);
   }
   return request;
 }
@@ -116,8 +117,9 @@ absl::StatusOr<std::shared_ptr<const Request<Message>>> Parse(
 // the client.
 void Write(const google::protobuf::Message& answer, uint64_t answer_seed,
            grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
-  context->AddInitialMetadata(kDigestKey, kDigestValue);
-  *response = ToByteBuffer(WithDigest(answer.SerializeAsString(), answer_seed));
+  context->AddInitialMetadata(wire::kDigestKey, wire::kDigestValue);
+  *response =
+      ToByteBuffer(wire::WithDigest(answer.SerializeAsString(), answer_seed));
 }
 
 }  // namespace
@@ -184,8 +186,8 @@ grpc::ServerUnaryReactor* DataServiceImpl::Open(
   // gRPC keeps `context` and `response` until Answer().
   environment_.engine->OpenAsync(
       request.spec(), *caller, [context] { return !context->IsCancelled(); },
-      [this, reactor, context, request = *parsed,
-       response](absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline) {
+      [this, reactor, context, request = *parsed, response](
+          absl::StatusOr<std::shared_ptr<const pipeline::Pipeline>> pipeline) {
         absl::Status status = pipeline.status();
         OpenResponse plan;
         if (status.ok()) {
@@ -211,11 +213,11 @@ grpc::ServerUnaryReactor* DataServiceImpl::GetStatus(
 }
 
 void DataServiceImpl::FillStatus(GetStatusResponse* response) const {
-  const Engine::Stats stats = environment_.engine->stats();
+  const pipeline::Engine::Stats stats = environment_.engine->stats();
   const ByteBudget& budget = *environment_.budget;
   const StatusCounters& counters = *environment_.counters;
   response->set_version(kMillraceVersion);
-  response->set_protocol_version(kProtocolVersion);
+  response->set_protocol_version(wire::kProtocolVersion);
   response->set_content_revision(content_revision_);
   response->set_decoder_digest(environment_.engine->decoder_digest());
   response->set_uptime_seconds(absl::ToDoubleSeconds(
@@ -258,8 +260,9 @@ void DataServiceImpl::FillStatus(GetStatusResponse* response) const {
     *response->add_full_shares() = share;
   }
   FillSummaries(environment_.engine->catalog(), response->mutable_datasets());
-  if (const Operators* operators = environment_.engine->operators()) {
-    for (const Operators::Entry& entry : operators->List()) {
+  if (const operators::Operators* operators =
+          environment_.engine->operators()) {
+    for (const operators::Operators::Entry& entry : operators->List()) {
       LoadedOperator* loaded = response->add_operators();
       loaded->set_kind(entry.kind);
       *loaded->mutable_ref() = entry.ref;
@@ -268,7 +271,7 @@ void DataServiceImpl::FillStatus(GetStatusResponse* response) const {
   }
   response->set_shutting_down(shutting_down_);
   if (environment_.local != nullptr) {
-    const LocalServer::Stats local = environment_.local->stats();
+    const local::LocalServer::Stats local = environment_.local->stats();
     response->set_same_host_links(local.links);
     response->set_same_host_bytes(local.bytes);
     response->set_same_host_batches_sent(local.batches_lent);
@@ -395,7 +398,7 @@ absl::Status DataServiceImpl::CheckRoomForStream() const {
 absl::Status DataServiceImpl::Describe(
     const DescribeDatasetRequest& request,
     DescribeDatasetResponse* response) const {
-  const DatasetCatalog& catalog = environment_.engine->catalog();
+  const pipeline::DatasetCatalog& catalog = environment_.engine->catalog();
   const auto it = catalog.find(request.dataset());
   if (it == catalog.end()) {
     return absl::NotFoundError(absl::StrCat(
@@ -410,7 +413,7 @@ absl::Status DataServiceImpl::Describe(
 }
 
 absl::Status DataServiceImpl::DescribePlan(const OpenRequest& request,
-                                           const Pipeline& pipeline,
+                                           const pipeline::Pipeline& pipeline,
                                            OpenResponse* response) {
   const uint32_t world = request.world_size() == 0 ? 1 : request.world_size();
   MR_ASSIGN_OR_RETURN(const uint64_t max_payload_bytes,
@@ -424,12 +427,12 @@ absl::Status DataServiceImpl::DescribePlan(const OpenRequest& request,
         << ", world size " << world << ": " << memory->Sentence();
   }
   *response = pipeline.description();
-  response->set_protocol_version(kProtocolVersion);
+  response->set_protocol_version(wire::kProtocolVersion);
   response->set_max_payload_bytes(max_payload_bytes);
   return absl::OkStatus();
 }
 
-void DataServiceImpl::FindPipeline(const Caller& caller,
+void DataServiceImpl::FindPipeline(const pipeline::Caller& caller,
                                    const GetBatchesRequest& request,
                                    std::function<bool()> wanted,
                                    Found found) const {
@@ -441,7 +444,7 @@ void DataServiceImpl::FindPipeline(const Caller& caller,
   environment_.engine->OpenAsync(
       request.resolved_spec(), caller, std::move(wanted),
       [this, caller, request, found = std::move(found)](
-          absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline) {
+          absl::StatusOr<std::shared_ptr<const pipeline::Pipeline>> pipeline) {
         if (!pipeline.ok()) {
           found(pipeline.status());
           return;
@@ -470,14 +473,15 @@ absl::StatusOr<BatchStream*> DataServiceImpl::OpenStream(
     uint64_t answer_seed) {
   MR_RETURN_IF_ERROR(CheckRunning());
   MR_RETURN_IF_ERROR(CheckRoomForStream());
-  MR_ASSIGN_OR_RETURN(const Caller caller,
+  MR_ASSIGN_OR_RETURN(const pipeline::Caller caller,
                       CallerOf(context->peer(), request.client_id()));
-  std::shared_ptr<PayloadMemory> memory;
+  std::shared_ptr<batch::PayloadMemory> memory;
   if (request.has_same_host() && environment_.local != nullptr) {
     memory = environment_.local->BeginCall(request.same_host());
     if (memory == nullptr) {
       context->AddInitialMetadata(
-          kSameHostOfferKey, environment_.local->offer().SerializeAsString());
+          wire::kSameHostOfferKey,
+          environment_.local->offer().SerializeAsString());
     }
   }
   auto* const stream =
@@ -539,4 +543,4 @@ absl::Status DataServiceImpl::Refused(absl::string_view peer,
   return WithErrorDetail(status, MakeErrorDetail("rpc"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

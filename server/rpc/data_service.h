@@ -31,7 +31,7 @@
 #include "proto/names.h"
 #include "server/rpc/batch_stream.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class DataServiceImpl final
     : public v1::DataService::WithRawCallbackMethod_ListDatasets<
@@ -63,9 +63,9 @@ class DataServiceImpl final
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request,
                                       grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* ExplainBatch(
-      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-      grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* ExplainBatch(grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GetBatches(
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* request) override;
@@ -74,7 +74,7 @@ class DataServiceImpl final
   absl::Status Describe(const DescribeDatasetRequest& request,
                         DescribeDatasetResponse* response) const;
   static absl::Status DescribePlan(const OpenRequest& request,
-                                   const Pipeline& pipeline,
+                                   const pipeline::Pipeline& pipeline,
                                    OpenResponse* response);
   void FillStatus(GetStatusResponse* response) const;
   absl::StatusOr<BatchStream*> OpenStream(grpc::CallbackServerContext* context,
@@ -84,7 +84,8 @@ class DataServiceImpl final
   // Passes to `found` the pipeline and the range of a request that has passed
   // all checks: during the call, or later on a worker thread if the pipeline
   // must be built.
-  void FindPipeline(const Caller& caller, const GetBatchesRequest& request,
+  void FindPipeline(const pipeline::Caller& caller,
+                    const GetBatchesRequest& request,
                     std::function<bool()> wanted, Found found) const;
   // Explains on a thread of its own, which ends the call.
   absl::Status StartExplaining(grpc::ServerUnaryReactor* reactor,
@@ -125,6 +126,6 @@ class DataServiceImpl final
   std::thread explainer_ MR_GUARDED_BY(explain_mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_DATA_SERVICE_H_

@@ -17,7 +17,7 @@
 
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class FrameSize {
  public:
@@ -28,7 +28,7 @@ class FrameSize {
 
   void Note(std::chrono::steady_clock::duration took) {
     if (took < kQuick) {
-      bytes_ = std::min(2 * bytes_, kFrameDataBytes);
+      bytes_ = std::min(2 * bytes_, wire::kFrameDataBytes);
     } else if (took > kSlow) {
       bytes_ = std::max(bytes_ / 2, kMinBytes);
     }
@@ -38,9 +38,9 @@ class FrameSize {
   static constexpr std::chrono::milliseconds kQuick{250};
   static constexpr std::chrono::milliseconds kSlow{1000};
 
-  uint64_t bytes_ = kFrameDataBytes;
+  uint64_t bytes_ = wire::kFrameDataBytes;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_FRAME_SIZE_H_

@@ -3,7 +3,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 std::string ListenAddress::Text() const {
   const bool ipv6 = host.find(':') != std::string::npos;
@@ -35,4 +35,4 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   return address;
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 struct ListenAddress {
   std::string host;  // without the brackets of an IPv6 address
@@ -22,6 +22,6 @@ struct ListenAddress {
 // InvalidArgument: not HOST:PORT with a port of 0 to 65535.
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_LISTEN_ADDRESS_H_

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // A connection ends when sent bytes are not acknowledged for this time; the
@@ -213,4 +213,4 @@ absl::StatusOr<ListenSockets> ListenOnAddresses(const ListenAddress& address,
   return sockets;
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -21,7 +21,7 @@
 #include "common/unique_fd.h"
 #include "server/rpc/listen_address.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 struct ListenSockets {
   // Non-blocking. Connections inherit TCP_NODELAY and TCP_USER_TIMEOUT.
@@ -45,6 +45,6 @@ absl::StatusOr<ListenSockets> ListenOn(const ListenAddress& address);
 absl::StatusOr<ListenSockets> ListenOnAddresses(const ListenAddress& address,
                                                 const addrinfo* found);
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_LISTEN_SOCKETS_H_

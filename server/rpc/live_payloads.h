@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class LivePayloads {
  public:
@@ -39,6 +39,6 @@ class LivePayloads {
   CondVar none_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_LIVE_PAYLOADS_H_

@@ -23,7 +23,7 @@
 
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class MemoryReturn {
  public:
@@ -82,6 +82,6 @@ class MemoryReturn {
   uint64_t in_use_peak_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_MEMORY_RETURN_H_

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // Descriptors reserved for files of datasets, shared memory, gRPC and other
@@ -41,9 +41,8 @@ ConnectionLimits DefaultConnectionLimits(uint64_t descriptors, uint64_t open,
   ConnectionLimits limits = asked;
   if (limits.total == 0) {
     limits.open_files = descriptors;
-    limits.total = descriptors > others + kMinConnections
-                       ? descriptors - others
-                       : kMinConnections;
+    limits.total = descriptors > others + kMinConnections ? descriptors - others
+                                                          : kMinConnections;
   }
   // One address gets at most half of the connections.
   if (limits.per_peer == 0) {
@@ -147,4 +146,4 @@ void OpenConnections::Sweep(SteadyTime now) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

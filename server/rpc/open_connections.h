@@ -22,7 +22,7 @@
 
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 struct ConnectionLimits {
   uint64_t total = 0;
@@ -90,6 +90,6 @@ class OpenConnections {
   SteadyTime next_sweep_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_OPEN_CONNECTIONS_H_

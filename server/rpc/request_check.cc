@@ -5,23 +5,24 @@
 #include "common/count_text.h"
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 absl::Status CheckProtocolVersion(uint32_t client_version) {
   if (client_version == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the request names no protocol version; set protocol_version to ",
-        kProtocolVersion));
+        wire::kProtocolVersion));
   }
-  if (client_version >= kMinProtocolVersion &&
-      client_version <= kProtocolVersion) {
+  if (client_version >= wire::kMinProtocolVersion &&
+      client_version <= wire::kProtocolVersion) {
     return absl::OkStatus();
   }
-  const bool client_is_newer = client_version > kProtocolVersion;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the client speaks protocol version ", client_version,
-      ", this server versions ", kMinProtocolVersion, " to ", kProtocolVersion,
-      "; upgrade the ", client_is_newer ? "server" : "client"));
+  const bool client_is_newer = client_version > wire::kProtocolVersion;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the client speaks protocol version ", client_version,
+                   ", this server versions ", wire::kMinProtocolVersion, " to ",
+                   wire::kProtocolVersion, "; upgrade the ",
+                   client_is_newer ? "server" : "client"));
 }
 
 absl::Status CheckPlan(const GetBatchesRequest& request,
@@ -83,4 +84,4 @@ absl::Status CheckPlan(const GetBatchesRequest& request,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

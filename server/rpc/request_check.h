@@ -11,7 +11,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 // FailedPrecondition: says what the client speaks and what this server does.
 absl::Status CheckProtocolVersion(uint32_t client_version);
@@ -24,6 +24,6 @@ absl::Status CheckProtocolVersion(uint32_t client_version);
 absl::Status CheckPlan(const GetBatchesRequest& request,
                        const OpenResponse& plan);
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_REQUEST_CHECK_H_

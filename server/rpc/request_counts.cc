@@ -8,7 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // Takes JSON of channelz, which has no spaces and writes numbers as strings.
@@ -93,4 +93,4 @@ std::string PlainPeer(absl::string_view peer) {
   return plain;
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -36,7 +36,7 @@
 #include "server/rpc/stream_registry.h"
 #include "server/rpc/watchdog.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // Time for streams to end after they were told to, and for gRPC to close its
@@ -59,7 +59,7 @@ constexpr absl::Duration kMaxLookInterval = absl::Seconds(5);
 class RpcServerImpl final : public RpcServer {
  public:
   RpcServerImpl(const Options& options, ListenAddress address,
-                std::unique_ptr<LocalServer> local)
+                std::unique_ptr<local::LocalServer> local)
       : options_(options),
         address_(std::move(address)),
         local_(std::move(local)),
@@ -128,7 +128,7 @@ class RpcServerImpl final : public RpcServer {
 
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
-    builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxRequestBytes));
+    builder.SetMaxReceiveMessageSize(static_cast<int>(wire::kMaxRequestBytes));
     builder.SetMaxSendMessageSize(-1);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                                kMaxCallsPerConnection);
@@ -226,7 +226,7 @@ class RpcServerImpl final : public RpcServer {
   absl::Status Accept(ListenSockets sockets) {
     ConnectionAcceptor::Options options;
     options.limits = DefaultConnectionLimits(
-        FileLimit(), OpenFiles(),
+        server::FileLimit(), server::OpenFiles(),
         {.total = options_.max_connections,
          .per_peer = options_.max_connections_per_peer});
     if (const std::string warning = ConnectionsWarning(options.limits);
@@ -262,7 +262,7 @@ class RpcServerImpl final : public RpcServer {
 
   const Options options_;
   const ListenAddress address_;
-  const std::unique_ptr<LocalServer> local_;  // may be null
+  const std::unique_ptr<local::LocalServer> local_;  // may be null
   const std::shared_ptr<StatusCounters> counters_;
   const std::shared_ptr<LivePayloads> live_payloads_;
   ClientShares shares_;
@@ -286,10 +286,10 @@ class RpcServerImpl final : public RpcServer {
 };
 
 // Null: no memory is shared with clients.
-absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(
+absl::StatusOr<std::unique_ptr<local::LocalServer>> StartLocalServer(
     const RpcServer::Options& options) {
   if (!options.local_socket.has_value()) return nullptr;
-  auto local = LocalServer::Start(
+  auto local = local::LocalServer::Start(
       {.socket = *options.local_socket,
        .budget = options.budget,
        .batch_budget_bytes = options.engine->batch_budget_bytes(),
@@ -331,7 +331,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(ListenAddress address,
                       ParseListenAddress(options.listen));
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<LocalServer> local,
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<local::LocalServer> local,
                       StartLocalServer(options));
   auto server = std::make_unique<RpcServerImpl>(options, std::move(address),
                                                 std::move(local));
@@ -339,4 +339,4 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   return server;
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -29,14 +29,14 @@
 #include "common/byte_budget.h"
 #include "server/pipeline/engine.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class RpcServer {
  public:
   struct Options {
     // HOST:PORT, [IPV6]:PORT; port 0: a free one.
     std::string listen;
-    Engine* engine = nullptr;
+    pipeline::Engine* engine = nullptr;
     // The engine's, for its numbers.
     ByteBudget* budget = nullptr;
     // Time after which a blocked write cancels its call. Above 0.
@@ -91,6 +91,6 @@ class RpcServer {
   virtual void Shutdown() = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_RPC_SERVER_H_

@@ -14,7 +14,7 @@
 
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class RunningSince {
  public:
@@ -37,6 +37,6 @@ class RunningSince {
   SteadyTime since_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_RUNNING_SINCE_H_

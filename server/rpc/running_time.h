@@ -15,7 +15,7 @@
 
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class RunningTime {
  public:
@@ -35,6 +35,6 @@ class RunningTime {
   SteadyTime::duration sum_{0};
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_RUNNING_TIME_H_

@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 constexpr char kMethod[] = "/grpc.health.v1.Health/Check";
@@ -150,4 +150,4 @@ std::unique_ptr<Probe> NewServerProbe(
   return std::make_unique<ServerProbe>(address, address_bytes, announce);
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

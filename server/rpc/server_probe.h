@@ -20,13 +20,13 @@
 
 #include "server/rpc/watchdog.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 // `announce` is told the probe's own address before it connects.
 std::unique_ptr<Probe> NewServerProbe(
     const sockaddr_storage& address, socklen_t address_bytes,
     const std::function<void(const sockaddr_storage&)>& announce);
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_SERVER_PROBE_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 uint64_t Minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
@@ -37,4 +37,4 @@ std::vector<StalledRequests::Found> StalledRequests::Look(
   return found;
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -24,7 +24,7 @@
 
 #include "server/rpc/request_counts.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class StalledRequests {
  public:
@@ -50,6 +50,6 @@ class StalledRequests {
   std::unordered_map<int64_t, uint32_t> seen_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_STALLED_REQUESTS_H_

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::rpc {
 
 struct StatusCounters {
   std::atomic<uint64_t> active_streams{0};
@@ -20,6 +20,6 @@ struct StatusCounters {
   std::atomic<uint64_t> revoked_batches{0};
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_STATUS_COUNTERS_H_

@@ -15,7 +15,7 @@
 #include "server/rpc/batch_stream.h"
 #include "server/rpc/running_since.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 // Interval between calls of Options::tend.
@@ -286,4 +286,4 @@ void StreamRegistry::CancelBlocked(SteadyTime since) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

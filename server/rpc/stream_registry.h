@@ -27,7 +27,7 @@
 #include "server/rpc/client_shares.h"
 #include "server/rpc/status_counters.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class BatchStream;
 
@@ -105,6 +105,6 @@ class StreamRegistry {
   std::thread watcher_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_STREAM_REGISTRY_H_

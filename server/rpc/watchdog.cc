@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 absl::Status Watchdog::Look(SteadyTime now) {
   const SteadyTime::duration time = running_.Look(now);
@@ -99,4 +99,4 @@ void WatchdogThread::Run() {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -29,7 +29,7 @@
 #include "common/thread.h"
 #include "server/rpc/running_time.h"
 
-namespace millrace {
+namespace millrace::rpc {
 
 class Probe {
  public:
@@ -106,6 +106,6 @@ class WatchdogThread {
   NamedThread thread_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_WATCHDOG_H_

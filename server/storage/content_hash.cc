@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
@@ -111,4 +111,4 @@ std::string DatasetFingerprint(int64_t samples, const Schema& schema,
       FromXxh(XXH3_128bits(text.bytes().data(), text.bytes().size())));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

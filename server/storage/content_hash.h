@@ -23,7 +23,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // An unsigned 128-bit number.
 struct Hash128 {
@@ -61,6 +61,6 @@ class ContentSum {
 std::string DatasetFingerprint(int64_t samples, const Schema& schema,
                                Hash128 content);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_CONTENT_HASH_H_

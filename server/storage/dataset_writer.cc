@@ -22,7 +22,7 @@
 #include "server/storage/shard_paths.h"
 #include "server/storage/shard_set.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr absl::string_view kOverwriteHint =
@@ -145,8 +145,8 @@ absl::Status DatasetWriter::PlanFiles(const std::string& path) {
   } else {
     if (target_.in_folder) MR_RETURN_IF_ERROR(MakeFolder());
     const std::string name = FileName(path);
-    temporary_files_ = TemporaryFiles(
-        target_.folder, [&](absl::string_view of) {
+    temporary_files_ =
+        TemporaryFiles(target_.folder, [&](absl::string_view of) {
           return target_.in_folder ? IsPackedShardName(of) : of == name;
         });
   }
@@ -418,4 +418,4 @@ DatasetWriter::~DatasetWriter() {
   if (made_folder_) (void)rmdir(target_.folder.c_str());
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

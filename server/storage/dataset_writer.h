@@ -38,7 +38,7 @@
 #include "server/storage/shard_format.h"
 #include "server/storage/temporary_files.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class DatasetWriter {
  public:
@@ -129,6 +129,6 @@ class DatasetWriter {
   bool finished_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_DATASET_WRITER_H_

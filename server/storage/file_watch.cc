@@ -13,7 +13,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr uint64_t kEndBytes = 64 << 10;
@@ -130,4 +130,4 @@ std::string FileWatch::FindFault(std::optional<uint64_t> lost,
   return "";
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

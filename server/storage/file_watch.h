@@ -28,7 +28,7 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class FileWatch {
  public:
@@ -80,6 +80,6 @@ class FileWatch {
   mutable std::string fault_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_FILE_WATCH_H_

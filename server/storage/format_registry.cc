@@ -8,7 +8,7 @@
 #include "server/storage/lmdb/lmdb_format.h"
 #include "server/storage/parquet/parquet_format.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme) {
   if (scheme == "lmdb") return &LmdbFormat();
@@ -44,4 +44,4 @@ absl::StatusOr<DatasetUri> ParseDatasetUri(absl::string_view uri) {
                     .path = std::string(uri.substr(colon + 1))};
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -19,7 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "server/storage/shard_format.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // The format of that scheme. InvalidArgument: there is none; lists them.
 // Unimplemented: this program was built without it.
@@ -37,6 +37,6 @@ struct DatasetUri {
 };
 absl::StatusOr<DatasetUri> ParseDatasetUri(absl::string_view uri);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_FORMAT_REGISTRY_H_

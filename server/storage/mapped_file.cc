@@ -8,7 +8,7 @@
 #include "common/file_error.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Open(
     const std::string& path) {
@@ -31,4 +31,4 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), watch_->bytes());
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -25,7 +25,7 @@
 #include "common/unique_fd.h"
 #include "server/storage/file_watch.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class MappedFile {
  public:
@@ -63,6 +63,6 @@ class MappedFile {
   std::optional<MapGuard> guard_;  // absent: nothing is mapped
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_MAPPED_FILE_H_

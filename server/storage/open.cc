@@ -18,7 +18,7 @@
 #include "server/storage/shard_format.h"
 #include "server/storage/shard_paths.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr int kMaxTries = 3;
@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
   MR_ASSIGN_OR_RETURN(const DatasetUri parsed,
                       UsageError(ParseDatasetUri(uri)));
   if (options.operators != nullptr) {
-    const Operators::Source* const source =
+    const operators::Operators::Source* const source =
         options.operators->FindSource(parsed.scheme);
     if (source != nullptr) return OpenOperatorSource(*source, parsed.path);
   }
@@ -105,4 +105,4 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

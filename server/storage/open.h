@@ -10,7 +10,7 @@
 #include "server/storage/open_options.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // `uri` is lmdb:PATH or parquet:PATH, PATH a file, a folder of shards or a
 // glob. Reads metadata and checks every shard's size and schema, not its rows.
@@ -24,6 +24,6 @@ namespace millrace {
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
     absl::string_view uri, const OpenSourceOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_OPEN_H_

@@ -9,9 +9,11 @@
 
 #include "common/byte_budget.h"
 
-namespace millrace {
-
+namespace millrace::operators {
 class Operators;
+}  // namespace millrace::operators
+
+namespace millrace::storage {
 
 struct OpenSourceOptions {
   // Budget that decoded Parquet row groups are charged to; null: none is kept
@@ -29,9 +31,9 @@ struct OpenSourceOptions {
   // As cache_advice, for footers of this size.
   std::function<std::string(uint64_t bytes)> metadata_advice;
   // Libraries whose sources may read it; null: none.
-  const Operators* operators = nullptr;
+  const operators::Operators* operators = nullptr;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_OPEN_OPTIONS_H_

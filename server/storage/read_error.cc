@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 absl::Status NoSuchSample(int64_t index, int64_t samples) {
   return absl::OutOfRangeError(absl::StrCat("there is no sample ", index,
@@ -24,4 +24,4 @@ absl::Status AtSample(absl::Status status, absl::string_view shard, int64_t row,
   return WithErrorDetail(std::move(status), detail);
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

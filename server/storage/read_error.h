@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // OutOfRange: there is no sample `index` among `samples`.
 absl::Status NoSuchSample(int64_t index, int64_t samples);
@@ -18,6 +18,6 @@ absl::Status NoSuchSample(int64_t index, int64_t samples);
 absl::Status AtSample(absl::Status status, absl::string_view shard, int64_t row,
                       int64_t index);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_READ_ERROR_H_

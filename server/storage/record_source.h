@@ -26,7 +26,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // One sample as it lies in storage. `fields[i]` holds the bytes of
 // schema.fields(i): an encoded image, the raw bytes of a tensor (row-major,
@@ -128,6 +128,6 @@ class RecordSource {
   virtual uint64_t unused_bytes() const { return 0; }
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_RECORD_SOURCE_H_

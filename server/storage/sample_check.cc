@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // A larger tensor of one sample is a mistake or damage.
@@ -143,4 +143,4 @@ absl::Status SampleCheck::ExplainField(int i,
                    rule.num_classes - 1, ")"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -20,7 +20,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class SampleCheck {
  public:
@@ -54,6 +54,6 @@ class SampleCheck {
   std::vector<FieldRule> fields_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_SAMPLE_CHECK_H_

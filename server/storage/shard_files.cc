@@ -6,7 +6,7 @@
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Datasets with at most this number of files check all files for each batch,
@@ -56,4 +56,4 @@ absl::Status ShardFiles::CheckThoseOf(absl::Span<const int64_t> samples) const {
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -22,7 +22,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class ShardFiles {
  public:
@@ -51,6 +51,6 @@ class ShardFiles {
   std::vector<std::string> names_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_SHARD_FILES_H_

@@ -21,7 +21,7 @@
 #include "server/storage/record_source.h"
 #include "server/storage/shard_paths.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class ShardWriter {
  public:
@@ -55,6 +55,6 @@ class ShardFormat {
       const std::string& path, const Schema& schema) const = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_SHARD_FORMAT_H_

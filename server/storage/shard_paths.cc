@@ -18,7 +18,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Depth of sub-folders in which shards are searched, in order to refuse them:
@@ -313,4 +313,4 @@ absl::Status CheckNumberedNames(const std::vector<std::string>& files,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 struct ShardPaths {
   std::vector<std::string> files;  // in bytewise order
@@ -48,6 +48,6 @@ bool ParseNumberedName(absl::string_view name, absl::string_view suffix,
 absl::Status CheckNumberedNames(const std::vector<std::string>& files,
                                 absl::string_view suffix);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_SHARD_PATHS_H_

@@ -11,7 +11,7 @@
 #include "server/storage/sample_check.h"
 #include "server/storage/shard_paths.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr absl::string_view kPackAgain =
@@ -150,4 +150,4 @@ absl::StatusOr<DatasetInfo> JoinShards(absl::string_view format,
   return info;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -16,7 +16,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // Version of docs/formats.md that is written; older ones are read.
 inline constexpr uint32_t kStorageFormatVersion = 1;
@@ -43,6 +43,6 @@ absl::StatusOr<DatasetInfo> JoinShards(absl::string_view format,
                                        absl::string_view suffix,
                                        std::vector<PackedShard>& shards);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_SHARD_SET_H_

@@ -17,7 +17,7 @@
 #include "common/logging.h"
 #include "server/storage/shard_paths.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr absl::string_view kSuffix = ".tmp";
@@ -129,4 +129,4 @@ TemporaryFiles& TemporaryFiles::operator=(TemporaryFiles&& other) noexcept {
   return *this;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

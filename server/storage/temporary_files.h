@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // ".NAME.PID.tmp" beside `path`: hidden and with another suffix, so that nobody
 // takes it for a shard; with the process in it, so that two packings do not
@@ -55,6 +55,6 @@ class TemporaryFiles {
   int fd_ = -1;  // of the folder, locked; -1: none
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_TEMPORARY_FILES_H_

@@ -35,7 +35,7 @@ DatasetInfo Info(Field image) {
   return info;
 }
 
-std::shared_ptr<const RecordSource> Photographs() {
+std::shared_ptr<const storage::RecordSource> Photographs() {
   Field image;
   image.set_kind(FIELD_KIND_ENCODED_IMAGE);
   std::vector<std::vector<std::string>> samples;
@@ -43,10 +43,10 @@ std::shared_ptr<const RecordSource> Photographs() {
     samples.push_back({Text(WriteJpeg({.width = 300, .height = 260}, i)),
                        std::string(8, '\0')});
   }
-  return NewMemorySource(Info(image), samples);
+  return storage::NewMemorySource(Info(image), samples);
 }
 
-std::shared_ptr<const RecordSource> RawPixels() {
+std::shared_ptr<const storage::RecordSource> RawPixels() {
   Field image;
   image.set_kind(FIELD_KIND_TENSOR);
   image.set_dtype(DTYPE_UINT8);
@@ -55,10 +55,10 @@ std::shared_ptr<const RecordSource> RawPixels() {
   for (uint64_t i = 0; i < 8; ++i) {
     samples.push_back({Text(TestPixels(256, 256, 3, i)), std::string(8, '\0')});
   }
-  return NewMemorySource(Info(image), samples);
+  return storage::NewMemorySource(Info(image), samples);
 }
 
-absl::Status RunShortly(std::shared_ptr<const RecordSource> source,
+absl::Status RunShortly(std::shared_ptr<const storage::RecordSource> source,
                         const NamedSpec& named) {
   auto spec = ParseSpecText(named.text, named.name);
   if (!spec.ok()) return spec.status();
@@ -104,7 +104,7 @@ TEST(SpecRunnerTest, CountsSamplesAndBytesOfWholeBatches) {
 TEST(SpecRunnerTest, SaysWhatABadSampleSays) {
   Field image;
   image.set_kind(FIELD_KIND_ENCODED_IMAGE);
-  const auto source = NewMemorySource(
+  const auto source = storage::NewMemorySource(
       Info(image),
       {{"no image", std::string(8, '\0')}, {"nor this", std::string(8, '\0')}});
   const NamedSpec spec = {"bad",

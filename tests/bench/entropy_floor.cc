@@ -21,14 +21,14 @@ struct EntropyModule {
 }  // namespace
 
 bool EntropyFloor::Run(absl::Span<const uint8_t> jpeg,
-                       const DecodeRegion& region) {
+                       const decode::DecodeRegion& region) {
   jpeg_decompress_struct info;
   jpeg_error_mgr error;
   info.err = jpeg_std_error(&error);  // libjpeg's own: ends the process
   jpeg_create_decompress(&info);
   jpeg_mem_src(&info, jpeg.data(), jpeg.size());
   jpeg_read_header(&info, TRUE);
-  if (!FastEntropy::Fits(info) || !entropy_.Reserve(jpeg.size())) {
+  if (!decode::FastEntropy::Fits(info) || !entropy_.Reserve(jpeg.size())) {
     jpeg_destroy_decompress(&info);
     return false;
   }

@@ -24,10 +24,10 @@ class EntropyFloor {
  public:
   // What DecodeRegion asks for. False when the image is of a kind that has no
   // such floor (progressive).
-  bool Run(absl::Span<const uint8_t> jpeg, const DecodeRegion& region);
+  bool Run(absl::Span<const uint8_t> jpeg, const decode::DecodeRegion& region);
 
  private:
-  FastEntropy entropy_;
+  decode::FastEntropy entropy_;
 };
 
 }  // namespace millrace

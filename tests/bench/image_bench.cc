@@ -66,7 +66,7 @@ class Walk {
 void DecodeWhole(benchmark::State& state) {
   Walk walk(state);
   if (Photos().empty()) return;
-  ImageDecoder decoder;
+  decode::ImageDecoder decoder;
   for (auto _ : state) {
     auto header = decoder.Open(walk.Next(), false);
     auto image = decoder.Decode({1, 0, 0, header->width, header->height, 3});
@@ -82,11 +82,11 @@ void ImageStageRun(benchmark::State& state, absl::Span<const Transform> spec) {
   Field field;
   field.set_name("image");
   field.set_kind(FIELD_KIND_ENCODED_IMAGE);
-  std::vector<PlacedTransform> placed;
+  std::vector<pipeline::PlacedTransform> placed;
   for (const Transform& t : spec) {
     placed.push_back({&t, static_cast<uint32_t>(placed.size())});
   }
-  auto stage = ImageStage::Create(field, placed);
+  auto stage = pipeline::ImageStage::Create(field, placed);
   if (!stage.ok()) {
     state.SkipWithError(stage.status().ToString().c_str());
     return;
@@ -151,15 +151,16 @@ BENCHMARK(ImagenetEval)->Threads(1)->UseRealTime();
 // The resize alone, 300 x 280 pixels to 224 x 224.
 void ResizeOnly(benchmark::State& state) {
   const int channels = 3;
-  std::vector<uint8_t> source(300 * 280 * channels + kResizeReadSlack, 77);
+  std::vector<uint8_t> source(300 * 280 * channels + augment::kResizeReadSlack,
+                              77);
   std::vector<uint8_t> out(224 * 224 * channels);
-  ResizeScratch scratch;
-  AxisFilter x;
-  AxisFilter y;
+  augment::ResizeScratch scratch;
+  augment::AxisFilter x;
+  augment::AxisFilter y;
   for (auto _ : state) {
     x.Build({0, 300, 0, 300, 224, 0, 224, true});
     y.Build({0, 280, 0, 280, 224, 0, 224, true});
-    ResizeJob job;
+    augment::ResizeJob job;
     job.source = source.data();
     job.source_stride = 300 * channels;
     job.x = &x;
@@ -167,14 +168,14 @@ void ResizeOnly(benchmark::State& state) {
     job.channels = channels;
     job.out = out.data();
     job.out_stride = 224 * channels;
-    benchmark::DoNotOptimize(ResizePixels(job, scratch));
+    benchmark::DoNotOptimize(augment::ResizePixels(job, scratch));
   }
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(ResizeOnly);
 
 void BuildFilter(benchmark::State& state) {
-  AxisFilter x;
+  augment::AxisFilter x;
   for (auto _ : state) x.Build({0, 300, 0, 300, 224, 0, 224, true});
 }
 BENCHMARK(BuildFilter);

@@ -24,20 +24,21 @@
 namespace millrace {
 namespace {
 
-std::unique_ptr<ImageStage> MakeStage(DecodeImage::Mode mode, uint32_t side) {
+std::unique_ptr<pipeline::ImageStage> MakeStage(DecodeImage::Mode mode,
+                                                uint32_t side) {
   std::vector<Transform> spec(3);
   spec[0].mutable_decode_image()->set_mode(mode);
   spec[1].mutable_random_resized_crop()->set_height(side);
   spec[1].mutable_random_resized_crop()->set_width(side);
   spec[2].mutable_horizontal_flip();
-  std::vector<PlacedTransform> placed;
+  std::vector<pipeline::PlacedTransform> placed;
   for (const Transform& t : spec) {
     placed.push_back({&t, static_cast<uint32_t>(placed.size())});
   }
   Field field;
   field.set_name("image");
   field.set_kind(FIELD_KIND_ENCODED_IMAGE);
-  return *ImageStage::Create(field, placed);
+  return *pipeline::ImageStage::Create(field, placed);
 }
 
 void Compare(const std::vector<std::string>& paths, uint32_t side) {

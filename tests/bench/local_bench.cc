@@ -108,11 +108,11 @@ double OwnCpu() {
        .payload_bytes = flags.batch_bytes,
        .steps_per_epoch = uint64_t{1} << 40,
        .copy_of = std::make_shared<std::string>(std::move(content)),
-       .pool = std::make_shared<BufferPool>(uint64_t{256} << 20)});
-  auto server = RpcServer::Start({.listen = "127.0.0.1:0",
-                                  .engine = &engine,
-                                  .budget = &budget,
-                                  .local_socket = ""});
+       .pool = std::make_shared<batch::BufferPool>(uint64_t{256} << 20)});
+  auto server = rpc::RpcServer::Start({.listen = "127.0.0.1:0",
+                                       .engine = &engine,
+                                       .budget = &budget,
+                                       .local_socket = ""});
   MR_CHECK(server.ok()) << server.status();
   const int port = (*server)->port();
   MR_CHECK(write(answer, &port, sizeof(port)) == sizeof(port));
@@ -132,7 +132,7 @@ double Ask(int ask, int answer) {
 }
 
 uint64_t SharedBatches(const std::string& address) {
-  const auto servers = GetServerStatus(address);
+  const auto servers = receive::GetServerStatus(address);
   MR_CHECK(servers.ok() && servers->front().status.ok());
   return servers->front().status->same_host_batches_sent();
 }
@@ -156,7 +156,7 @@ Result Measure(const Flags& flags, const std::string& mode) {
   options.read_only_payload = mode == "shared";
   // The figures are those of the memory: a digest reads it once more.
   options.verify_payload = false;
-  auto loader = OpenHostLoader(options);
+  auto loader = receive::OpenHostLoader(options);
   MR_CHECK(loader.ok()) << loader.status();
   // Read by nobody, and yet the compiler may not leave the reading out.
   volatile uint64_t sum = 0;
@@ -172,9 +172,10 @@ Result Measure(const Flags& flags, const std::string& mode) {
                                static_cast<double>(flags.batch_bytes)));
   const double server_before = Ask(ask[1], answer[0]);
   const double client_before = OwnCpu();
-  const absl::Time start = MonotonicNow();
+  const absl::Time start = prefetch::MonotonicNow();
   for (uint64_t i = 0; i < batches; ++i) take();
-  const double seconds = absl::ToDoubleSeconds(MonotonicNow() - start);
+  const double seconds =
+      absl::ToDoubleSeconds(prefetch::MonotonicNow() - start);
   const double client = OwnCpu() - client_before;
   const double served = Ask(ask[1], answer[0]) - server_before;
   const uint64_t shared = SharedBatches(options.endpoint) - shared_before;

@@ -133,7 +133,7 @@ absl::StatusOr<Pictures> ReadPictures(const Options& options,
 
 class Mlp final : public torch::nn::Module {
  public:
-  Mlp()
+  models::Mlp()
       : fc1_(register_module("fc1", torch::nn::Linear(784, 128))),
         fc2_(register_module("fc2", torch::nn::Linear(128, 64))),
         fc3_(register_module("fc3", torch::nn::Linear(64, 10))) {}
@@ -149,8 +149,8 @@ class Mlp final : public torch::nn::Module {
 };
 
 // Mean loss over the samples of an epoch.
-double TrainEpoch(Mlp& model, Optimizer& optimizer, const Pictures& pictures,
-                  int64_t batch_size) {
+double TrainEpoch(models::Mlp& model, optim::Optimizer& optimizer,
+                  const Pictures& pictures, int64_t batch_size) {
   const int64_t samples = pictures.labels.size(0);
   torch::Tensor total = torch::zeros(
       {},
@@ -169,7 +169,7 @@ double TrainEpoch(Mlp& model, Optimizer& optimizer, const Pictures& pictures,
   return total.item<double>() / static_cast<double>(samples);
 }
 
-double Accuracy(Mlp& model, const Pictures& pictures) {
+double Accuracy(models::Mlp& model, const Pictures& pictures) {
   torch::NoGradGuard no_grad;
   const torch::Tensor right =
       model.forward(pictures.images).argmax(1).eq(pictures.labels).sum();
@@ -178,7 +178,7 @@ double Accuracy(Mlp& model, const Pictures& pictures) {
 }
 
 absl::Status Run(const Options& options) {
-  const absl::Status cuda = LoadCudaRuntime();
+  const absl::Status cuda = device::LoadCudaRuntime();
   const torch::Device device = cuda.ok() && torch::cuda::is_available()
                                    ? torch::Device(torch::kCUDA)
                                    : torch::Device(torch::kCPU);
@@ -187,9 +187,10 @@ absl::Status Run(const Options& options) {
   MR_ASSIGN_OR_RETURN(const Pictures test,
                       ReadPictures(options, "t10k", device));
   torch::manual_seed(options.seed);
-  Mlp model;
+  models::Mlp model;
   model.to(device);
-  Optimizer optimizer({.kind = Optimizer::Kind::kAdam}, model.parameters());
+  optim::Optimizer optimizer({.kind = optim::Optimizer::Kind::kAdam},
+                             model.parameters());
   std::vector<std::string> seconds, losses, accuracies;
   for (int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const auto begun = std::chrono::steady_clock::now();

@@ -18,8 +18,8 @@
 namespace millrace {
 namespace {
 
-std::shared_ptr<const RecordSource> RawSource(int64_t samples,
-                                              std::vector<int64_t> shape) {
+std::shared_ptr<const storage::RecordSource> RawSource(
+    int64_t samples, std::vector<int64_t> shape) {
   DatasetInfo info;
   Field& image = *info.mutable_schema()->add_fields();
   image.set_name("image");
@@ -40,17 +40,17 @@ std::shared_ptr<const RecordSource> RawSource(int64_t samples,
     all.push_back(
         {std::string(bytes, static_cast<char>(i)), std::string(8, '\0')});
   }
-  return NewMemorySource(info, std::move(all));
+  return storage::NewMemorySource(info, std::move(all));
 }
 
 void Deliver(benchmark::State& state,
-             std::shared_ptr<const RecordSource> source,
+             std::shared_ptr<const storage::RecordSource> source,
              const std::string& spec_text) {
   ByteBudget budget(uint64_t{2} << 30);
-  Engine::Options options;
+  pipeline::Engine::Options options;
   options.threads = static_cast<uint32_t>(state.range(0));
   options.budget = &budget;
-  auto engine = Engine::Create(options, {{"raw", std::move(source)}});
+  auto engine = pipeline::Engine::Create(options, {{"raw", std::move(source)}});
   MR_CHECK(engine.ok()) << engine.status();
   const auto spec = ParseSpecText(spec_text, "bench");
   MR_CHECK(spec.ok()) << spec.status();
@@ -62,8 +62,8 @@ void Deliver(benchmark::State& state,
     Mutex mu;
     CondVar changed;
     bool done = false;
-    Engine::Callbacks callbacks;
-    callbacks.on_batch = [](FilledBatch batch) {
+    pipeline::Engine::Callbacks callbacks;
+    callbacks.on_batch = [](batch::FilledBatch batch) {
       benchmark::DoNotOptimize(batch.payload->data());
     };
     callbacks.on_done = [&](absl::Status status) {

@@ -17,7 +17,7 @@ namespace {
 
 void BM_Permutation(benchmark::State& state) {
   const uint64_t n = state.range(0);
-  const Permutation order(PermutationKey(1, 0, n), n);
+  const plan::Permutation order(plan::PermutationKey(1, 0, n), n);
   uint64_t position = 0, sum = 0;
   for (auto _ : state) {
     sum += order.At(position);
@@ -37,7 +37,7 @@ BENCHMARK(BM_Permutation)
 
 void BM_PermutationInverse(benchmark::State& state) {
   const uint64_t n = state.range(0);
-  const Permutation order(PermutationKey(1, 0, n), n);
+  const plan::Permutation order(plan::PermutationKey(1, 0, n), n);
   uint64_t position = 0, sum = 0;
   for (auto _ : state) {
     sum += order.Inverse(position);
@@ -52,7 +52,7 @@ void BM_PermutationConstruct(benchmark::State& state) {
   uint64_t epoch = 0, sum = 0;
   for (auto _ : state) {
     const uint64_t n = state.range(0);
-    sum += Permutation(PermutationKey(1, epoch++, n), n).At(0);
+    sum += plan::Permutation(plan::PermutationKey(1, epoch++, n), n).At(0);
   }
   benchmark::DoNotOptimize(sum);
 }
@@ -64,7 +64,7 @@ void BM_BlockOrder(benchmark::State& state) {
   shuffle.set_block_size(64);
   shuffle.set_window_blocks(64);
   const uint64_t n = 1'000'000'000;
-  const EpochOrder order(shuffle, 1, 0, n);
+  const plan::EpochOrder order(shuffle, 1, 0, n);
   uint64_t position = 0, sum = 0;
   for (auto _ : state) sum += order.At(position++ % n);
   benchmark::DoNotOptimize(sum);
@@ -76,7 +76,7 @@ BENCHMARK(BM_BlockOrder);
 void BM_SourceSchedule(benchmark::State& state) {
   const uint64_t n = 1'000'000'000;
   const std::vector<double> weights(state.range(0), 1);
-  const auto schedule = SourceSchedule::Create(weights, n);
+  const auto schedule = plan::SourceSchedule::Create(weights, n);
   const auto epoch = schedule->ForEpoch(1, 0, true);
   uint64_t position = 0, sum = 0;
   for (auto _ : state) sum += epoch.At(position++ % n).row;
@@ -98,8 +98,8 @@ void BM_SampleRef(benchmark::State& state) {
     spec.add_sources()->set_weight(1);
     infos.push_back(&info);
   }
-  const auto plan = Plan::Create(spec, infos);
-  const Plan::Epoch epoch = plan->ForEpoch(3);
+  const auto plan = plan::Plan::Create(spec, infos);
+  const plan::Plan::Epoch epoch = plan->ForEpoch(3);
   uint64_t position = 0, sum = 0;
   for (auto _ : state) sum += epoch.At(position++ % n).key;
   benchmark::DoNotOptimize(sum);
@@ -114,7 +114,7 @@ void BM_Seek(benchmark::State& state) {
   spec.add_sources()->set_weight(1);
   DatasetInfo info;
   info.set_samples(1'000'000'000);
-  const auto plan = Plan::Create(spec, info);
+  const auto plan = plan::Plan::Create(spec, info);
   uint64_t epoch = 0, sum = 0;
   for (auto _ : state) sum += plan->ForEpoch(epoch++).At(987'654'321).key;
   benchmark::DoNotOptimize(sum);
@@ -122,7 +122,8 @@ void BM_Seek(benchmark::State& state) {
 BENCHMARK(BM_Seek);
 
 void BM_SampleKey(benchmark::State& state) {
-  const KeyHash epoch = KeyHash(KeyDomain::kSample).Add(1).Add(0).Add(0);
+  const plan::KeyHash epoch =
+      plan::KeyHash(plan::KeyDomain::kSample).Add(1).Add(0).Add(0);
   uint64_t index = 0, sum = 0;
   for (auto _ : state) sum += epoch.Add(index++).Add(0).value();
   benchmark::DoNotOptimize(sum);

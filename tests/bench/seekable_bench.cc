@@ -105,15 +105,15 @@ int Main() {
     return 1;
   }
   std::vector<Bytes> seekable;
-  SeekableJpeg rewriter;
+  decode::SeekableJpeg rewriter;
   std::string out;
   double plain_bytes = 0;
   double seekable_bytes = 0;
   int rewritten = 0;
   const Clock::time_point start = Clock::now();
   for (const Bytes& photo : plain) {
-    const bool done =
-        rewriter.Rewrite(photo, &out) == SeekableJpeg::Outcome::kRewritten;
+    const bool done = rewriter.Rewrite(photo, &out) ==
+                      decode::SeekableJpeg::Outcome::kRewritten;
     rewritten += done;
     seekable.push_back(done ? Bytes(out.begin(), out.end()) : photo);
     plain_bytes += photo.size();
@@ -136,11 +136,11 @@ int Main() {
     Field field;
     field.set_name("image");
     field.set_kind(FIELD_KIND_ENCODED_IMAGE);
-    std::vector<PlacedTransform> placed;
+    std::vector<pipeline::PlacedTransform> placed;
     for (const Transform& t : preset.transforms) {
       placed.push_back({&t, static_cast<uint32_t>(placed.size())});
     }
-    auto stage = ImageStage::Create(field, placed);
+    auto stage = pipeline::ImageStage::Create(field, placed);
     if (!stage.ok()) {
       std::fprintf(stderr, "%s\n", stage.status().ToString().c_str());
       return 1;
@@ -152,7 +152,7 @@ int Main() {
     struct Form {
       const char* name;
       const std::vector<Bytes>* photos;
-      std::unique_ptr<ImageStage::Scratch> scratch;
+      std::unique_ptr<pipeline::ImageStage::Scratch> scratch;
       std::vector<double> best;  // seconds of each photograph
       double all = 0;            // of all rounds
     };

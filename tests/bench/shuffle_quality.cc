@@ -93,7 +93,7 @@ Quality Of(const Shuffle& shuffle) {
   Quality quality;
   std::vector<uint32_t> indices(kSamples);
   for (int e = 0; e < kEpochs; ++e) {
-    const EpochOrder order(shuffle, 1, e, kSamples);
+    const plan::EpochOrder order(shuffle, 1, e, kSamples);
     for (uint64_t p = 0; p < kSamples; ++p) {
       indices[p] = static_cast<uint32_t>(order.At(p));
     }
@@ -113,7 +113,7 @@ void Print(const std::string& name, const Quality& quality,
 // The spread of a source's share of a batch, against that of samples that are
 // drawn one by one.
 void PrintMixture(const std::vector<double>& weights) {
-  const auto schedule = SourceSchedule::Create(weights, 10'000'000);
+  const auto schedule = plan::SourceSchedule::Create(weights, 10'000'000);
   if (!schedule.ok()) return;
   const auto epoch = schedule->ForEpoch(1, 0, /*shuffled=*/true);
   const double share =

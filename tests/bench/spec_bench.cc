@@ -39,10 +39,10 @@ ABSL_FLAG(double, seconds, 3, "how long to measure");
 namespace millrace {
 namespace {
 
-absl::StatusOr<std::shared_ptr<const RecordSource>> Open() {
+absl::StatusOr<std::shared_ptr<const storage::RecordSource>> Open() {
   const uint32_t latency_us = absl::GetFlag(FLAGS_synthetic_latency_us);
   if (latency_us == 0) {
-    return OpenRecordSource(absl::GetFlag(FLAGS_dataset), {});
+    return storage::OpenRecordSource(absl::GetFlag(FLAGS_dataset), {});
   }
   Synthetic synthetic;
   synthetic.set_samples(100'000);
@@ -51,7 +51,7 @@ absl::StatusOr<std::shared_ptr<const RecordSource>> Open() {
   image.set_name("image");
   image.set_dtype(DTYPE_UINT8);
   for (int side : {28, 28, 1}) image.add_shape(side);
-  return NewSyntheticSource(synthetic);
+  return storage::NewSyntheticSource(synthetic);
 }
 
 absl::Status Main() {
@@ -69,7 +69,8 @@ absl::Status Main() {
     spec.set_preset(preset);
   }
   spec.set_batch_size(absl::GetFlag(FLAGS_batch_size));
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source, Open());
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<const storage::RecordSource> source,
+                      Open());
   MR_ASSIGN_OR_RETURN(
       const std::unique_ptr<SpecRunner> runner,
       SpecRunner::Create(std::move(source), std::move(spec),

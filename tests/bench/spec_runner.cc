@@ -34,15 +34,16 @@ class EngineRunner : public SpecRunner {
   EngineRunner(const Options& options)
       : options_(options), budget_(options.memory_bytes) {}
 
-  absl::Status Open(std::shared_ptr<const RecordSource> source,
+  absl::Status Open(std::shared_ptr<const storage::RecordSource> source,
                     PipelineSpec spec) {
-    Engine::Options engine_options;
+    pipeline::Engine::Options engine_options;
     engine_options.threads = options_.threads;
     engine_options.read_threads = options_.read_threads;
     engine_options.budget = &budget_;
     engine_options.admission_timeout = absl::ZeroDuration();
     MR_ASSIGN_OR_RETURN(
-        engine_, Engine::Create(engine_options, {{kName, std::move(source)}}));
+        engine_,
+        pipeline::Engine::Create(engine_options, {{kName, std::move(source)}}));
     if (spec.sources_size() == 0) spec.add_sources();
     spec.mutable_sources(0)->set_dataset(kName);
     if (spec.batch_size() == 0) spec.set_batch_size(64);
@@ -57,7 +58,7 @@ class EngineRunner : public SpecRunner {
       finished_ = 0;
       failure_ = absl::OkStatus();
     }
-    std::deque<std::unique_ptr<Engine::Run>> runs;
+    std::deque<std::unique_ptr<pipeline::Engine::Run>> runs;
     absl::Status failed;
     Clock::time_point start;
     double cpu = 0;
@@ -118,9 +119,9 @@ class EngineRunner : public SpecRunner {
 
   uint64_t steps() const { return pipeline_->description().steps_per_epoch(); }
 
-  absl::StatusOr<std::unique_ptr<Engine::Run>> Start() {
-    Engine::Callbacks callbacks;
-    callbacks.on_batch = [this](FilledBatch batch) {
+  absl::StatusOr<std::unique_ptr<pipeline::Engine::Run>> Start() {
+    pipeline::Engine::Callbacks callbacks;
+    callbacks.on_batch = [this](batch::FilledBatch batch) {
       MutexLock lock(mu_);
       ++finished_;
       samples_ += resolved_spec().batch_size();
@@ -164,14 +165,14 @@ class EngineRunner : public SpecRunner {
   double last_cpu_ MR_GUARDED_BY(mu_) = 0;
 
   // Last: their threads use what is above.
-  std::unique_ptr<Engine> engine_;
-  std::shared_ptr<const Pipeline> pipeline_;
+  std::unique_ptr<pipeline::Engine> engine_;
+  std::shared_ptr<const pipeline::Pipeline> pipeline_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SpecRunner>> SpecRunner::Create(
-    std::shared_ptr<const RecordSource> source, PipelineSpec spec,
+    std::shared_ptr<const storage::RecordSource> source, PipelineSpec spec,
     const Options& options) {
   auto runner = std::make_unique<EngineRunner>(options);
   MR_RETURN_IF_ERROR(runner->Open(std::move(source), std::move(spec)));

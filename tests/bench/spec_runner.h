@@ -47,7 +47,7 @@ class SpecRunner {
   // The spec's source is overwritten by `source`; the rest is run as it is. A
   // batch_size of 0 becomes 64. Fails as Engine::Open does.
   static absl::StatusOr<std::unique_ptr<SpecRunner>> Create(
-      std::shared_ptr<const RecordSource> source, PipelineSpec spec,
+      std::shared_ptr<const storage::RecordSource> source, PipelineSpec spec,
       const Options& options);
 
   virtual ~SpecRunner() = default;

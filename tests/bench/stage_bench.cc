@@ -97,7 +97,8 @@ double ThreadCpuSeconds() {
 }
 
 // Of a call of `call(i)`, i counting up over all rounds.
-Cost CostOf(const std::function<void(uint64_t)>& call, uint64_t& next) {
+Cost storage::CostOf(const std::function<void(uint64_t)>& call,
+                     uint64_t& next) {
   const double seconds = absl::GetFlag(FLAGS_seconds);
   const Clock::time_point start = Clock::now();
   const double cpu = ThreadCpuSeconds();
@@ -111,17 +112,18 @@ Cost CostOf(const std::function<void(uint64_t)>& call, uint64_t& next) {
   return {elapsed / calls, (ThreadCpuSeconds() - cpu) / calls};
 }
 
-absl::StatusOr<Samples> ReadAll(const RecordSource& source) {
+absl::StatusOr<Samples> ReadAll(const storage::RecordSource& source) {
   MR_ASSIGN_OR_RETURN(auto reader, source.NewReader());
   Samples samples;
   for (int64_t i = 0; i < source.info().samples(); ++i) {
-    MR_RETURN_IF_ERROR(reader->Read(i, [&](const EncodedSample& sample) {
-      auto& fields = samples.emplace_back();
-      for (const auto& field : sample.fields) {
-        fields.emplace_back(field.begin(), field.end());
-      }
-      return absl::OkStatus();
-    }));
+    MR_RETURN_IF_ERROR(
+        reader->Read(i, [&](const storage::EncodedSample& sample) {
+          auto& fields = samples.emplace_back();
+          for (const auto& field : sample.fields) {
+            fields.emplace_back(field.begin(), field.end());
+          }
+          return absl::OkStatus();
+        }));
   }
   return samples;
 }
@@ -139,10 +141,10 @@ absl::StatusOr<Cost> CostOfSample(SpecRunner& runner) {
 
 // The crop of a photograph as RandomResizedCrop(224) at place 1 and a flip draw
 // it, as one segment.
-Segment CropOf(Size image, uint64_t key) {
-  CounterRandom random(key, 1);
-  Segment s;
-  s.box = RandomCropRect(image, {}, random);
+Segment CropOf(augment::Size image, uint64_t key) {
+  augment::CounterRandom random(key, 1);
+  augment::Segment s;
+  s.box = augment::RandomCropRect(image, {}, random);
   s.resize = true;
   s.resized = {224, 224};
   s.window = {0, 0, 224, 224};
@@ -152,8 +154,8 @@ Segment CropOf(Size image, uint64_t key) {
 }
 
 // What SegmentPainter asks the decoder for.
-DecodeRegion RegionOf(const Segment& s, int divisor) {
-  DecodeRegion r;
+DecodeRegion RegionOf(const augment::Segment& s, int divisor) {
+  decode::DecodeRegion r;
   r.divisor = divisor;
   r.left = s.box.left / divisor;
   r.top = s.box.top / divisor;
@@ -180,17 +182,17 @@ class Walker {
   bool Floor(uint64_t i) {
     return floor_.Run(Photo(i), RegionOf(Crop(i), Divisor(i)));
   }
-  Pixels Decode(uint64_t i) {
+  pipeline::Pixels Decode(uint64_t i) {
     const auto opened = painter_.decoder().Open(Photo(i), false);
     MR_CHECK(opened.ok()) << opened.status();
-    Pixels pixels;
+    pipeline::Pixels pixels;
     const absl::Status status =
         painter_.Decode(Crop(i), SizeOf(i), {.divisor = Divisor(i)}, &pixels);
     MR_CHECK(status.ok()) << status;
     return pixels;
   }
   void DecodeAndDraw(uint64_t i) {
-    const Pixels pixels = Decode(i);
+    const pipeline::Pixels pixels = Decode(i);
     // The next slot of a batch is not in the cache.
     uint8_t* slot = &batch_[(i % 64) * 224 * 224 * 3];
     MR_CHECK(painter_.Draw(Crop(i), pixels, 3, slot, 224 * 3).ok());
@@ -200,18 +202,21 @@ class Walker {
   absl::Span<const uint8_t> Photo(uint64_t i) const {
     return Bytes(samples_[i % samples_.size()][0]);
   }
-  Size SizeOf(uint64_t i) const {
-    const ImageHeader& header = headers_[i % headers_.size()];
+  augment::Size SizeOf(uint64_t i) const {
+    const decode::ImageHeader& header = headers_[i % headers_.size()];
     return {header.width, header.height};
   }
-  Segment Crop(uint64_t i) const { return CropOf(SizeOf(i), KeyOf(i)); }
+  augment::Segment Crop(uint64_t i) const {
+    return CropOf(SizeOf(i), KeyOf(i));
+  }
   int Divisor(uint64_t i) const {
-    return ChooseDivisor(Crop(i), headers_[i % headers_.size()].max_divisor);
+    return pipeline::ChooseDivisor(Crop(i),
+                                   headers_[i % headers_.size()].max_divisor);
   }
 
   const Samples& samples_;
-  std::vector<ImageHeader> headers_;
-  SegmentPainter painter_;
+  std::vector<decode::ImageHeader> headers_;
+  pipeline::SegmentPainter painter_;
   EntropyFloor floor_;
   std::vector<uint8_t> batch_ = std::vector<uint8_t>(64 * 224 * 224 * 3);
 };
@@ -224,7 +229,8 @@ double FloorRate(const Samples& samples, int threads) {
     pool.emplace_back([&, t] {
       Walker walker(samples);
       uint64_t next = 131 * t;
-      rates[t] = 1 / CostOf([&](uint64_t i) { walker.Floor(i); }, next).wall;
+      rates[t] =
+          1 / storage::CostOf([&](uint64_t i) { walker.Floor(i); }, next).wall;
     });
   }
   double sum = 0;
@@ -235,7 +241,7 @@ double FloorRate(const Samples& samples, int threads) {
   return sum;
 }
 
-absl::Status Stages(std::shared_ptr<const RecordSource> source,
+absl::Status Stages(std::shared_ptr<const storage::RecordSource> source,
                     const Samples& photographs) {
   // Those without a floor (progressive) would spoil the differences.
   Samples samples;
@@ -251,7 +257,7 @@ absl::Status Stages(std::shared_ptr<const RecordSource> source,
   MR_ASSIGN_OR_RETURN(const PipelineSpec spec, SpecOf(kPipelines[0].text));
   // In memory, so that reading is not among it, and the same photographs.
   std::vector<std::unique_ptr<SpecRunner>> runners;
-  const auto memory = NewMemorySource(source->info(), samples);
+  const auto memory = storage::NewMemorySource(source->info(), samples);
   for (uint32_t threads : {1, 2}) {
     SpecRunner::Options options;
     options.threads = threads;
@@ -264,15 +270,17 @@ absl::Status Stages(std::shared_ptr<const RecordSource> source,
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
     const auto cpu = [&](const std::function<void(uint64_t)>& call) {
       uint64_t from = next;  // the same crops for each
-      return CostOf(call, from).cpu;
+      return storage::CostOf(call, from).cpu;
     };
     read.push_back(cpu([&](uint64_t i) {
-      const auto status = reader->Read(
-          i * 619 % source->info().samples(), [&](const EncodedSample& s) {
-            const auto bytes = s.fields[0];
-            for (size_t b = 0; b < bytes.size(); b += 64) sum += bytes[b];
-            return absl::OkStatus();
-          });
+      const auto status =
+          reader->Read(i * 619 % source->info().samples(),
+                       [&](const storage::EncodedSample& s) {
+                         const auto bytes = s.fields[0];
+                         for (size_t b = 0; b < bytes.size(); b += 64)
+                           sum += bytes[b];
+                         return absl::OkStatus();
+                       });
       MR_CHECK(status.ok()) << status;
     }));
     header.push_back(cpu([&](uint64_t i) { walker.Open(i); }));
@@ -329,7 +337,8 @@ struct Measured {
 
 class Runners {
  public:
-  Runners(std::shared_ptr<const RecordSource> source, const NamedSpec& spec) {
+  Runners(std::shared_ptr<const storage::RecordSource> source,
+          const NamedSpec& spec) {
     for (int t = 0; t < 2; ++t) {
       SpecRunner::Options options;
       options.threads = t + 1;
@@ -365,7 +374,7 @@ class Runners {
 };
 
 void Pipelines(const Samples& photographs, const DatasetInfo& info) {
-  const auto memory = NewMemorySource(info, photographs);
+  const auto memory = storage::NewMemorySource(info, photographs);
   std::printf("| pipeline, images/s | 1 thread | 2 threads |\n|---|---|---|\n");
   for (const NamedSpec& spec : kPipelines) {
     if (!Wanted("pipelines", spec.name)) continue;
@@ -388,7 +397,7 @@ void Pipelines(const Samples& photographs, const DatasetInfo& info) {
 constexpr int kSide = 256;
 
 // 256 x 256 pixels of each photograph, as raw tensors.
-absl::StatusOr<std::shared_ptr<const RecordSource>> RawPixels(
+absl::StatusOr<std::shared_ptr<const storage::RecordSource>> RawPixels(
     const Samples& photographs) {
   MR_ASSIGN_OR_RETURN(const PipelineSpec spec,
                       SpecOf("transforms { decode_image {} } transforms { "
@@ -396,11 +405,12 @@ absl::StatusOr<std::shared_ptr<const RecordSource>> RawPixels(
   Field encoded;
   encoded.set_name("image");
   encoded.set_kind(FIELD_KIND_ENCODED_IMAGE);
-  std::vector<PlacedTransform> placed;
+  std::vector<pipeline::PlacedTransform> placed;
   for (const Transform& t : spec.transforms()) {
     placed.push_back({&t, static_cast<uint32_t>(placed.size())});
   }
-  MR_ASSIGN_OR_RETURN(const auto stage, ImageStage::Create(encoded, placed));
+  MR_ASSIGN_OR_RETURN(const auto stage,
+                      pipeline::ImageStage::Create(encoded, placed));
   const auto scratch = stage->NewScratch();
   Samples raw;
   for (size_t i = 0; i < std::min<size_t>(photographs.size(), 256); ++i) {
@@ -422,7 +432,7 @@ absl::StatusOr<std::shared_ptr<const RecordSource>> RawPixels(
   label.set_kind(FIELD_KIND_TENSOR);
   label.set_dtype(DTYPE_INT64);
   label.set_num_classes(10);
-  return NewMemorySource(info, std::move(raw));
+  return storage::NewMemorySource(info, std::move(raw));
 }
 
 absl::Status Transforms(const Samples& photographs) {
@@ -467,8 +477,9 @@ absl::Status Transforms(const Samples& photographs) {
 }
 
 absl::Status Main() {
-  MR_ASSIGN_OR_RETURN(std::shared_ptr<const RecordSource> source,
-                      OpenRecordSource(absl::GetFlag(FLAGS_dataset), {}));
+  MR_ASSIGN_OR_RETURN(
+      std::shared_ptr<const storage::RecordSource> source,
+      storage::OpenRecordSource(absl::GetFlag(FLAGS_dataset), {}));
   MR_ASSIGN_OR_RETURN(const Samples photographs, ReadAll(*source));
   const std::string only = absl::GetFlag(FLAGS_only);
   if (Wanted("stages", "")) MR_RETURN_IF_ERROR(Stages(source, photographs));

@@ -37,8 +37,8 @@ Samples Content(const std::string& scheme, Shape shape) {
     const size_t size = shape == kImages      ? 100'000
                         : scheme == "parquet" ? 500
                                               : 784;
-    samples.push_back(
-        {std::string(size, static_cast<char>(i)), Scalar<int64_t>(i % 3)});
+    samples.push_back({std::string(size, static_cast<char>(i)),
+                       monitoring::Scalar<int64_t>(i % 3)});
   }
   return samples;
 }
@@ -58,7 +58,7 @@ std::string DatasetPath(const std::string& scheme, Shape shape) {
 
 // Reads one sample after the other; `step` is 1 for logical order, else a
 // number without common factors with the sample count.
-void ReadSamples(benchmark::State& state, const RecordSource& source,
+void ReadSamples(benchmark::State& state, const storage::RecordSource& source,
                  int64_t step) {
   const auto reader = source.NewReader();
   MR_CHECK(reader.ok()) << reader.status().message();
@@ -68,7 +68,7 @@ void ReadSamples(benchmark::State& state, const RecordSource& source,
   uint64_t sum = 0;
   for (auto _ : state) {
     const absl::Status status =
-        (*reader)->Read(index, [&](const EncodedSample& sample) {
+        (*reader)->Read(index, [&](const storage::EncodedSample& sample) {
           // A byte of each cache line, as whoever copies the sample touches.
           for (const auto& field : sample.fields) {
             for (size_t i = 0; i < field.size(); i += 64) sum += field[i];
@@ -89,7 +89,7 @@ constexpr int64_t kPermuted[] = {37619, 619};
 
 void BM_Lmdb(benchmark::State& state) {
   const Shape shape = static_cast<Shape>(state.range(0));
-  const auto source = OpenRecordSource(DatasetPath("lmdb", shape), {});
+  const auto source = storage::OpenRecordSource(DatasetPath("lmdb", shape), {});
   MR_CHECK(source.ok()) << source.status().message();
   ReadSamples(state, **source, state.range(1) ? kPermuted[shape] : 1);
 }
@@ -101,10 +101,10 @@ BENCHMARK(BM_Lmdb)
 void BM_Parquet(benchmark::State& state) {
   const Shape shape = static_cast<Shape>(state.range(0));
   ByteBudget budget(uint64_t{1} << 30);
-  const auto source =
-      OpenRecordSource(DatasetPath("parquet", shape),
-                       {.cache_budget = state.range(2) ? &budget : nullptr,
-                        .cache_bytes = uint64_t{1} << 30});
+  const auto source = storage::OpenRecordSource(
+      DatasetPath("parquet", shape),
+      {.cache_budget = state.range(2) ? &budget : nullptr,
+       .cache_bytes = uint64_t{1} << 30});
   MR_CHECK(source.ok()) << source.status().message();
   if (state.range(2)) MR_CHECK(ReadAll(**source).ok());  // fills the cache
   ReadSamples(state, **source, state.range(1) ? kPermuted[shape] : 1);
@@ -115,8 +115,8 @@ BENCHMARK(BM_Parquet)
 
 void BM_Memory(benchmark::State& state) {
   const Shape shape = static_cast<Shape>(state.range(0));
-  const auto source =
-      NewMemorySource(Description("memory", shape), Content("memory", shape));
+  const auto source = storage::NewMemorySource(Description("memory", shape),
+                                               Content("memory", shape));
   ReadSamples(state, *source, state.range(1) ? kPermuted[shape] : 1);
 }
 BENCHMARK(BM_Memory)

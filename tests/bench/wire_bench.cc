@@ -75,15 +75,15 @@ double Seconds(clockid_t clock) {
 [[noreturn]] void RunServer(const Flags& flags, const std::string& host,
                             const std::function<void(Ports)>& started) {
   ByteBudget budget(uint64_t{1} << 30);
-  const auto payload = std::make_shared<BatchPayload>(
+  const auto payload = std::make_shared<batch::BatchPayload>(
       flags.batch_bytes, ByteBudget::Reservation());
   testing::FakeEngine engine({.budget = &budget,
                               .payload_bytes = flags.batch_bytes,
                               .steps_per_epoch = uint64_t{1} << 40,
                               .shared_payload = payload});
-  auto server = RpcServer::Start({.listen = absl::StrCat(host, ":0"),
-                                  .engine = &engine,
-                                  .budget = &budget});
+  auto server = rpc::RpcServer::Start({.listen = absl::StrCat(host, ":0"),
+                                       .engine = &engine,
+                                       .budget = &budget});
   MR_CHECK(server.ok()) << server.status();
   started({.grpc = (*server)->port(),
            .tcp = ServeRawTcp(host, {payload->data(), payload->bytes()})});
@@ -160,13 +160,13 @@ void ReceiveRaw(const std::string& address, const Flags& flags, Meter* meter) {
   {
     grpc::ClientContext context;
     OpenRequest request;
-    request.set_protocol_version(kProtocolVersion);
+    request.set_protocol_version(wire::kProtocolVersion);
     const grpc::Status status =
         v1::DataService::NewStub(channel)->Open(&context, request, &plan);
     MR_CHECK(status.ok()) << status.error_message();
   }
   GetBatchesRequest request;
-  request.set_protocol_version(kProtocolVersion);
+  request.set_protocol_version(wire::kProtocolVersion);
   *request.mutable_resolved_spec() = plan.resolved_spec();
   request.set_plan_hash(plan.plan_hash());
   request.set_expected_fingerprint(plan.fingerprint());
@@ -188,7 +188,7 @@ void ReceiveRaw(const std::string& address, const Flags& flags, Meter* meter) {
   MR_CHECK(next());
 
   std::vector<uint8_t> slot(flags.batch_bytes);
-  FrameView frame;
+  wire::FrameView frame;
   std::vector<grpc::Slice> slices;
   std::vector<absl::string_view> views;
   grpc::ByteBuffer message;
@@ -201,8 +201,8 @@ void ReceiveRaw(const std::string& address, const Flags& flags, Meter* meter) {
     for (const grpc::Slice& s : slices) {
       views.emplace_back(reinterpret_cast<const char*>(s.begin()), s.size());
     }
-    MR_CHECK(ParseFrame(views, &frame).ok());
-    MR_CHECK(CopyFrameData(frame, absl::MakeSpan(slot)).ok());
+    MR_CHECK(wire::ParseFrame(views, &frame).ok());
+    MR_CHECK(wire::CopyFrameData(frame, absl::MakeSpan(slot)).ok());
     slices.clear();
     message.Clear();
     if (frame.offset + frame.data_bytes == flags.batch_bytes) {
@@ -220,7 +220,7 @@ void ReceiveWithLoader(const std::string& address, const Flags& flags,
   HostLoaderOptions options;
   options.endpoint = address;
   options.verify_payload = flags.verify;
-  auto loader = OpenHostLoader(options);
+  auto loader = receive::OpenHostLoader(options);
   MR_CHECK(loader.ok()) << loader.status();
   bool more = true;
   while (more) {

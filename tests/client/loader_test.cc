@@ -27,7 +27,7 @@ std::unique_ptr<DataLoader> Open(FakeHostLoader::Options host,
                                  DataLoader::Options options = {}) {
   auto loader =
       internal::NewDataLoader(std::make_unique<FakeHostLoader>(std::move(host)),
-                              NewHostDevice(), options);
+                              device::NewHostDevice(), options);
   EXPECT_TRUE(loader.ok()) << loader.status();
   return *std::move(loader);
 }
@@ -208,21 +208,22 @@ TEST(DataLoader, WritesDownWhatItGaveOut) {
     // What is prepared ahead and not given out is not in it.
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(loader->Next().ok());
     loader->Close();
-    const auto file = ReadAuditFile(path);
+    const auto file = audit::ReadAuditFile(path);
     ASSERT_TRUE(file.ok()) << file.status();
     ASSERT_EQ(file->segments.size(), 1u);
     EXPECT_EQ(file->segments[0].records, 3u);
     EXPECT_EQ(file->segments[0].run.attempt(), 7u);
     uint64_t position = 0;
-    ASSERT_TRUE(ReadAuditRecords(file->segments[0], 0, 3,
-                                 [&](const AuditRecord& record) {
-                                   EXPECT_EQ(record.samples, 4u);
-                                   uint64_t sum = 0;
-                                   for (int row = 0; row < 4; ++row) {
-                                     sum += SampleHash(0, position++);
-                                   }
-                                   EXPECT_EQ(record.sample_sum, sum);
-                                 })
+    ASSERT_TRUE(audit::ReadAuditRecords(file->segments[0], 0, 3,
+                                        [&](const audit::AuditRecord& record) {
+                                          EXPECT_EQ(record.samples, 4u);
+                                          uint64_t sum = 0;
+                                          for (int row = 0; row < 4; ++row) {
+                                            sum += audit::SampleHash(
+                                                0, position++);
+                                          }
+                                          EXPECT_EQ(record.sample_sum, sum);
+                                        })
                     .ok());
   }
 }
@@ -247,9 +248,9 @@ TEST(DataLoader, WritesDownWhereItWasSent) {
     for (int i = 0; i < batches; ++i) ASSERT_TRUE(loader->Next().ok());
   };
   const auto check = [&options] {
-    const auto file = ReadAuditFile(options.audit_file);
+    const auto file = audit::ReadAuditFile(options.audit_file);
     EXPECT_TRUE(file.ok()) << file.status();
-    auto result = CheckAuditLogs({&*file, 1});
+    auto result = audit::CheckAuditLogs({&*file, 1});
     EXPECT_TRUE(result.ok()) << result.status();
     return *std::move(result);
   };
@@ -260,13 +261,13 @@ TEST(DataLoader, WritesDownWhereItWasSent) {
   ASSERT_TRUE(loader->Seek({0, 2}).ok());
   take(4 + 1);  // to epoch 1
   EXPECT_EQ(loader->position(), (Position{1, 1}));
-  AuditResult result = check();
+  audit::AuditResult result = check();
   EXPECT_EQ(result.problem_count, 0u) << result.problems[0];
   EXPECT_EQ(result.records, 11u);
   EXPECT_EQ(result.superseded, 4u);
   ASSERT_EQ(result.epochs.size(), 2u);
-  EXPECT_EQ(result.epochs[0].proof, AuditEpoch::kProved);
-  EXPECT_EQ(result.epochs[1].proof, AuditEpoch::kIncomplete);
+  EXPECT_EQ(result.epochs[0].proof, audit::AuditEpoch::kProved);
+  EXPECT_EQ(result.epochs[1].proof, audit::AuditEpoch::kIncomplete);
 
   ASSERT_TRUE(loader->Seek({1, 4}).ok());
   auto batch = loader->Next();
@@ -286,7 +287,7 @@ TEST(DataLoader, WritesDownWhereItWasSent) {
   EXPECT_TRUE(absl::IsOutOfRange(loader->Next().status()));
   result = check();
   EXPECT_EQ(result.problem_count, 0u) << result.problems[0];
-  EXPECT_EQ(result.epochs[1].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result.epochs[1].proof, audit::AuditEpoch::kProved);
   loader->Close();
   EXPECT_TRUE(absl::IsCancelled(loader->Seek({0, 0})));
 }

@@ -25,8 +25,8 @@ absl::StatusOr<std::unique_ptr<DataLoader>> Open(FakeHostLoader::Options host,
                                                  DataLoader::Options options) {
   options.epochs = host.epochs;
   return internal::NewDataLoader(
-      std::make_unique<FakeHostLoader>(std::move(host)), NewHostDevice(),
-      options);
+      std::make_unique<FakeHostLoader>(std::move(host)),
+      device::NewHostDevice(), options);
 }
 
 int64_t FirstSample(const Batch& batch) {

@@ -54,7 +54,7 @@ TEST(ReadFileTest, NamesASilentPipeAndEndsWithASignal) {
   const std::string path = Path("silent");
   unlink(path.c_str());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  StopSignals signals;
+  program::StopSignals signals;
   int lines[2];
   ASSERT_EQ(pipe(lines), 0);
   const int standard_error = dup(STDERR_FILENO);

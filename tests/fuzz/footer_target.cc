@@ -17,8 +17,9 @@ namespace {
 
 bool Run(const uint8_t* data, size_t size) {
   const std::string footer(reinterpret_cast<const char*>(data), size);
-  if (const auto parsed = ParsedBytesOf(footer)) MR_CHECK(*parsed >= size);
-  const auto counts = CountFooter(footer, size);
+  if (const auto parsed = storage::ParsedBytesOf(footer))
+    MR_CHECK(*parsed >= size);
+  const auto counts = storage::CountFooter(footer, size);
   if (!counts.has_value()) return false;
   MR_CHECK(counts->columns > 0 && counts->columns <= size);
   MR_CHECK(counts->row_groups <= size / counts->columns);

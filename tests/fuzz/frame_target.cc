@@ -23,7 +23,8 @@
 namespace millrace {
 namespace {
 
-void CheckAgainstProtobuf(const std::string& bytes, const FrameView& view) {
+void CheckAgainstProtobuf(const std::string& bytes,
+                          const wire::FrameView& view) {
   Frame frame;
   MR_CHECK(frame.ParseFromString(bytes)) << "protobuf refuses what we took";
   MR_CHECK(frame.step() == view.step);
@@ -45,22 +46,22 @@ void CheckAgainstProtobuf(const std::string& bytes, const FrameView& view) {
   MR_CHECK(frame.data() == data);
 }
 
-void CheckBatch(const FrameView& view) {
+void CheckBatch(const wire::FrameView& view) {
   static const auto* const tensors = new auto(testing::SampleTensors());
   constexpr uint64_t kMaxPayload = 4096;
   const BatchHeader& header = view.header;
-  const BatchExpectation expect{.tensors = tensors,
-                                .epoch = header.epoch(),
-                                .step = header.step(),
-                                .rank = header.rank(),
-                                .world_size = header.world_size(),
-                                .max_payload_bytes = kMaxPayload};
-  if (!ValidateBatchHeader(header, expect).ok()) return;
+  const wire::BatchExpectation expect{.tensors = tensors,
+                                      .epoch = header.epoch(),
+                                      .step = header.step(),
+                                      .rank = header.rank(),
+                                      .world_size = header.world_size(),
+                                      .max_payload_bytes = kMaxPayload};
+  if (!wire::ValidateBatchHeader(header, expect).ok()) return;
   // A header that passed may be followed: every tensor lies in the payload.
   // Under a sanitizer an access beside it ends the run.
   std::vector<uint8_t> payload(header.payload_bytes(), 0);
-  (void)CopyFrameData(view, absl::MakeSpan(payload));
-  (void)ValidatePayload(header, payload);
+  (void)wire::CopyFrameData(view, absl::MakeSpan(payload));
+  (void)wire::ValidatePayload(header, payload);
   for (const TensorHeader& tensor : header.tensors()) {
     std::fill_n(payload.begin() + tensor.offset(), tensor.bytes(), 1);
     std::fill_n(payload.begin() + tensor.values_offset(), tensor.values_bytes(),
@@ -88,8 +89,9 @@ bool Run(const uint8_t* data, size_t size) {
     slices.push_back(
         absl::string_view(bytes).substr(at[i - 1], at[i] - at[i - 1]));
   }
-  static thread_local FrameView view;  // used again and again, as clients do
-  if (!ParseFrame(slices, &view).ok()) return false;
+  static thread_local wire::FrameView
+      view;  // used again and again, as clients do
+  if (!wire::ParseFrame(slices, &view).ok()) return false;
   CheckAgainstProtobuf(bytes, view);
   if (view.has_header) CheckBatch(view);
   return true;
@@ -98,15 +100,15 @@ bool Run(const uint8_t* data, size_t size) {
 std::vector<std::string> Seeds() {
   const std::vector<uint8_t> payload = testing::SamplePayload();
   std::string first =
-      EncodeFirstFramePrefix(testing::SampleHeader(), payload.size());
+      wire::EncodeFirstFramePrefix(testing::SampleHeader(), payload.size());
   first.append(payload.begin(), payload.end());
-  char prefix[kMaxFramePrefixBytes];
+  char prefix[wire::kMaxFramePrefixBytes];
   const std::string later =
-      std::string(prefix, EncodeFramePrefix(17, 64, 40, prefix)) +
+      std::string(prefix, wire::EncodeFramePrefix(17, 64, 40, prefix)) +
       std::string(40, 'z');
-  const auto compressed = CompressFrame(payload, 3);
+  const auto compressed = wire::CompressFrame(payload, 3);
   MR_CHECK(compressed.has_value()) << "the sample is easily compressed";
-  std::string first_compressed = EncodeFirstFramePrefix(
+  std::string first_compressed = wire::EncodeFirstFramePrefix(
       testing::SampleHeader(), compressed->data.size(),
       {COMPRESSION_ZSTD, payload.size(), compressed->delta_stride});
   first_compressed.append(compressed->data.begin(), compressed->data.end());

@@ -14,9 +14,9 @@ namespace {
 constexpr int64_t kMaxFuzzedPixels = 1 << 20;
 
 // The region's pixels, each touched; empty when it cannot be decoded.
-std::vector<uint8_t> Decoded(ImageDecoder& decoder,
+std::vector<uint8_t> Decoded(decode::ImageDecoder& decoder,
                              const std::vector<uint8_t>& bytes,
-                             const DecodeRegion& region) {
+                             const decode::DecodeRegion& region) {
   std::vector<uint8_t> pixels;
   if (!decoder.Open(bytes, true).ok()) return pixels;
   auto image = decoder.Decode(region);
@@ -41,9 +41,9 @@ std::string AsSeed(const std::vector<uint8_t>& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-bool FuzzDecode(ImageFormat format, const uint8_t* data, size_t size) {
-  if (DetectImageFormat({data, size}) != format) return false;
-  static ImageDecoder* const decoder = new ImageDecoder;
+bool FuzzDecode(decode::ImageFormat format, const uint8_t* data, size_t size) {
+  if (decode::DetectImageFormat({data, size}) != format) return false;
+  static decode::ImageDecoder* const decoder = new decode::ImageDecoder;
   // Its own allocation, so that a read past the end is seen.
   const std::vector<uint8_t> bytes(data, data + size);
   auto header = decoder->Open(bytes, true);
@@ -56,7 +56,7 @@ bool FuzzDecode(ImageFormat format, const uint8_t* data, size_t size) {
   for (int divisor = 1; divisor <= header->max_divisor; divisor *= 2) {
     const int64_t width = (header->width + divisor - 1) / divisor;
     const int64_t height = (header->height + divisor - 1) / divisor;
-    DecodeRegion part;
+    decode::DecodeRegion part;
     part.divisor = divisor;
     part.channels = mix & 1 ? 3 : 1;
     part.left = (mix >> 4) % width;
@@ -80,7 +80,7 @@ bool FuzzDecode(ImageFormat format, const uint8_t* data, size_t size) {
     }
   }
   if (decoder->Open(bytes, false).ok()) {
-    DecodeRegion numbers{1, 0, 0, header->width, header->height, 1};
+    decode::DecodeRegion numbers{1, 0, 0, header->width, header->height, 1};
     // Not turned here: the sides may have changed places.
     if (header->orientation > 4) std::swap(numbers.width, numbers.height);
     numbers.index = true;

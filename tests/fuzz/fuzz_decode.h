@@ -18,7 +18,7 @@ namespace millrace {
 
 // Returns whether the bytes were a whole image of `format`; others are not
 // looked at. Aborts on a broken promise.
-bool FuzzDecode(ImageFormat format, const uint8_t* data, size_t size);
+bool FuzzDecode(decode::ImageFormat format, const uint8_t* data, size_t size);
 
 // Aborts unless it is one that decoding may end with.
 void CheckDecodeStatus(const absl::Status& status);

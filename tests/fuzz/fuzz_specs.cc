@@ -53,8 +53,8 @@ bool IsDocumented(absl::StatusCode code) {
 
 }  // namespace
 
-const DatasetInfos& FuzzDatasets() {
-  static const DatasetInfos& datasets = *[] {
+const plan::DatasetInfos& FuzzDatasets() {
+  static const plan::DatasetInfos& datasets = *[] {
     static std::vector<DatasetInfo>& infos = *new std::vector<DatasetInfo>;
     Field label = Tensor("label", DTYPE_INT64, {}, 1000);
     Field digit = Tensor("label", DTYPE_INT64, {}, 10);
@@ -71,7 +71,7 @@ const DatasetInfos& FuzzDatasets() {
         Dataset("segments", {Encoded("image"), Encoded("mask"), label, text}));
     infos.push_back(
         Dataset("table", {Tensor("x", DTYPE_FLOAT32, {16}), label}));
-    auto* by_name = new DatasetInfos;
+    auto* by_name = new plan::DatasetInfos;
     for (const DatasetInfo& info : infos) (*by_name)[info.name()] = &info;
     return by_name;
   }();
@@ -80,7 +80,7 @@ const DatasetInfos& FuzzDatasets() {
 
 std::vector<std::string> FuzzSpecTexts() {
   std::vector<std::string> texts;
-  for (const std::string& preset : PresetNames()) {
+  for (const std::string& preset : plan::PresetNames()) {
     std::string dataset = "photos";
     if (preset.find("mnist") != std::string::npos) dataset = "digits";
     if (preset.find("cifar") != std::string::npos) dataset = "cifar";
@@ -124,13 +124,13 @@ std::vector<std::string> FuzzSpecTexts() {
 }
 
 bool FuzzSpec(const PipelineSpec& spec) {
-  const std::vector<SpecProblem> problems = FindSpecProblems(spec);
-  for (const SpecProblem& problem : problems) {
+  const std::vector<plan::SpecProblem> problems = plan::FindSpecProblems(spec);
+  for (const plan::SpecProblem& problem : problems) {
     MR_CHECK(IsDocumented(problem.status.code())) << problem.status;
-    FormatSpecPath(problem.path);
+    plan::FormatSpecPath(problem.path);
   }
-  MR_CHECK(CheckSpec(spec).ok() == problems.empty());
-  const auto resolved = ResolveSpec(spec, FuzzDatasets());
+  MR_CHECK(plan::CheckSpec(spec).ok() == problems.empty());
+  const auto resolved = plan::ResolveSpec(spec, FuzzDatasets());
   if (!resolved.ok()) {
     MR_CHECK(IsDocumented(resolved.status().code())) << resolved.status();
     return false;
@@ -138,14 +138,17 @@ bool FuzzSpec(const PipelineSpec& spec) {
   MR_CHECK(problems.empty()) << problems[0].status;
   // What a resolved spec says does not change by resolving it again, and two
   // encodings of it have one hash.
-  const auto again = ResolveSpec(*resolved, FuzzDatasets());
+  const auto again = plan::ResolveSpec(*resolved, FuzzDatasets());
   MR_CHECK(again.ok()) << again.status();
-  MR_CHECK(CanonicalEncoding(*again) == CanonicalEncoding(*resolved))
+  MR_CHECK(plan::CanonicalEncoding(*again) ==
+           plan::CanonicalEncoding(*resolved))
       << resolved->ShortDebugString();
-  MR_CHECK(PlanHash(*resolved, "fingerprint", kContentRevision).size() == 16);
+  MR_CHECK(
+      plan::PlanHash(*resolved, "fingerprint", plan::kContentRevision).size() ==
+      16);
   PipelineSpec read;
   MR_CHECK(read.ParseFromString(resolved->SerializeAsString()));
-  MR_CHECK(CanonicalEncoding(read) == CanonicalEncoding(*resolved));
+  MR_CHECK(plan::CanonicalEncoding(read) == plan::CanonicalEncoding(*resolved));
   return true;
 }
 

@@ -13,7 +13,7 @@
 namespace millrace {
 
 // One dataset of each kind, for the life of the process.
-const DatasetInfos& FuzzDatasets();
+const plan::DatasetInfos& FuzzDatasets();
 
 // Specs in text form: every preset, and every transform.
 std::vector<std::string> FuzzSpecTexts();

@@ -58,31 +58,31 @@ constexpr const char* kPipelines[] = {
 
 class Pipeline {
  public:
-  explicit Pipeline(const std::string& transforms) {
+  explicit pipeline::Pipeline(const std::string& transforms) {
     auto spec = ParseSpecText("sources { dataset: 'segments' } batch_size: 8 " +
                                   transforms + " outputs { field: 'image' }",
                               "fuzz");
     MR_CHECK(spec.ok()) << spec.status();
-    auto resolved = ResolveSpec(*spec, FuzzDatasets());
+    auto resolved = plan::ResolveSpec(*spec, FuzzDatasets());
     MR_CHECK(resolved.ok()) << resolved.status() << " of " << transforms;
     spec_ = *std::move(resolved);
     for (const Field& field :
          FuzzDatasets().at("segments")->schema().fields()) {
       if (field.kind() != FIELD_KIND_ENCODED_IMAGE) continue;
-      auto trace = TraceField(spec_, field);
+      auto trace = plan::TraceField(spec_, field);
       MR_CHECK(trace.ok()) << trace.status();
       if (trace->image_places.empty()) continue;
-      std::vector<PlacedTransform> placed;
+      std::vector<pipeline::PlacedTransform> placed;
       for (uint32_t place : trace->image_places) {
         placed.push_back({&spec_.transforms(static_cast<int>(place)), place});
       }
-      ImageStageOptions options;
+      pipeline::ImageStageOptions options;
       options.role = trace->role;
-      auto stage = ImageStage::Create(field, placed, options);
+      auto stage = pipeline::ImageStage::Create(field, placed, options);
       MR_CHECK(stage.ok()) << stage.status();
       stages_.push_back(*std::move(stage));
     }
-    scratch_ = NewImageScratch();
+    scratch_ = pipeline::NewImageScratch();
   }
 
   // Whether every field of the pipeline took the bytes.
@@ -109,13 +109,14 @@ class Pipeline {
 
  private:
   PipelineSpec spec_;
-  std::vector<std::unique_ptr<ImageStage>> stages_;
-  std::unique_ptr<ImageStage::Scratch> scratch_;
+  std::vector<std::unique_ptr<pipeline::ImageStage>> stages_;
+  std::unique_ptr<pipeline::ImageStage::Scratch> scratch_;
 };
 
 bool Run(const uint8_t* data, size_t size) {
-  static std::vector<Pipeline>& pipelines =
-      *new std::vector<Pipeline>(std::begin(kPipelines), std::end(kPipelines));
+  static std::vector<pipeline::Pipeline>& pipelines =
+      *new std::vector<pipeline::Pipeline>(std::begin(kPipelines),
+                                           std::end(kPipelines));
   // Its own allocation, so that a read past the end is seen.
   const std::vector<uint8_t> bytes(data, data + size);
   bool good = false;

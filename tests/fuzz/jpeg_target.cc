@@ -15,7 +15,7 @@ namespace millrace {
 namespace {
 
 bool Run(const uint8_t* data, size_t size) {
-  return FuzzDecode(ImageFormat::kJpeg, data, size);
+  return FuzzDecode(decode::ImageFormat::kJpeg, data, size);
 }
 
 std::vector<std::string> Seeds() {
@@ -40,7 +40,7 @@ std::vector<std::string> Seeds() {
     if (i % 8 == 6) kind.xmp = "<x tiff:Orientation=\"5\">";
     seeds.push_back(AsSeed(WriteJpeg(kind, i)));
   }
-  SeekableJpeg rewriter;
+  decode::SeekableJpeg rewriter;
   for (int i = 0; i < 8; ++i) {
     JpegKind kind;
     kind.width = 20 + i * 3;
@@ -48,7 +48,7 @@ std::vector<std::string> Seeds() {
     kind.components = i % 3 == 1 ? 1 : 3;
     std::string seed;
     MR_CHECK(rewriter.Rewrite(WriteJpeg(kind, i), &seed) ==
-             SeekableJpeg::Outcome::kRewritten);
+             decode::SeekableJpeg::Outcome::kRewritten);
     seeds.push_back(seed);
   }
   JpegKind odd;

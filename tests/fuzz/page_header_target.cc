@@ -17,7 +17,7 @@ namespace {
 
 bool Run(const uint8_t* data, size_t size) {
   const auto header =
-      ParsePageHeader({reinterpret_cast<const char*>(data), size});
+      storage::ParsePageHeader({reinterpret_cast<const char*>(data), size});
   if (!header.has_value()) return false;
   MR_CHECK(header->bytes > 0 && header->bytes <= static_cast<int64_t>(size));
   for (const int64_t number :

@@ -16,7 +16,7 @@ namespace millrace {
 namespace {
 
 bool Run(const uint8_t* data, size_t size) {
-  return FuzzDecode(ImageFormat::kPng, data, size);
+  return FuzzDecode(decode::ImageFormat::kPng, data, size);
 }
 
 std::vector<std::string> Seeds() {
@@ -66,24 +66,9 @@ void Repair(std::string& png) {
 }
 
 std::vector<std::string> Words() {
-  return {"IHDR",
-          "PLTE",
-          "IDAT",
-          "IEND",
-          "tRNS",
-          "eXIf",
-          "iTXt",
-          "zTXt",
-          "iCCP",
-          "sPLT",
-          "pCAL",
-          "sCAL",
-          "cHRM",
-          "acTL",
-          "gAMA",
-          "sBIT",
-          "hIST",
-          "XML:com.adobe.xmp"};
+  return {"IHDR", "PLTE", "IDAT", "IEND", "tRNS", "eXIf",
+          "iTXt", "zTXt", "iCCP", "sPLT", "pCAL", "sCAL",
+          "cHRM", "acTL", "gAMA", "sBIT", "hIST", "XML:com.adobe.xmp"};
 }
 
 }  // namespace

@@ -18,13 +18,14 @@ namespace {
 constexpr int64_t kMaxFuzzedPixels = 1 << 20;
 
 // Empty when it cannot be decoded.
-std::vector<uint8_t> Pixels(ImageDecoder& decoder,
-                            absl::Span<const uint8_t> bytes, int divisor) {
+std::vector<uint8_t> pipeline::Pixels(decode::ImageDecoder& decoder,
+                                      absl::Span<const uint8_t> bytes,
+                                      int divisor) {
   std::vector<uint8_t> pixels;
   auto header = decoder.Open(bytes, false);
   CheckDecodeStatus(header.status());
   if (!header.ok()) return pixels;
-  DecodeRegion all;
+  decode::DecodeRegion all;
   all.divisor = divisor;
   all.width = (header->width + divisor - 1) / divisor;
   all.height = (header->height + divisor - 1) / divisor;
@@ -39,8 +40,8 @@ std::vector<uint8_t> Pixels(ImageDecoder& decoder,
 }
 
 bool Run(const uint8_t* data, size_t size) {
-  static SeekableJpeg* const rewriter = new SeekableJpeg;
-  static ImageDecoder* const decoder = new ImageDecoder;
+  static decode::SeekableJpeg* const rewriter = new decode::SeekableJpeg;
+  static decode::ImageDecoder* const decoder = new decode::ImageDecoder;
   // Its own allocation, so that a read past the end is seen.
   const std::vector<uint8_t> bytes(data, data + size);
   auto header = decoder->Open(bytes, false);
@@ -48,15 +49,18 @@ bool Run(const uint8_t* data, size_t size) {
     return true;
   }
   std::string out;
-  if (rewriter->Rewrite(bytes, &out) != SeekableJpeg::Outcome::kRewritten) {
+  if (rewriter->Rewrite(bytes, &out) !=
+      decode::SeekableJpeg::Outcome::kRewritten) {
     return false;
   }
   for (int divisor : {1, 2, 4, 8}) {
-    const std::vector<uint8_t> want = Pixels(*decoder, bytes, divisor);
+    const std::vector<uint8_t> want =
+        pipeline::Pixels(*decoder, bytes, divisor);
     MR_CHECK(!want.empty());
-    MR_CHECK(Pixels(*decoder,
-                    {reinterpret_cast<const uint8_t*>(out.data()), out.size()},
-                    divisor) == want);
+    MR_CHECK(pipeline::Pixels(
+                 *decoder,
+                 {reinterpret_cast<const uint8_t*>(out.data()), out.size()},
+                 divisor) == want);
   }
   return true;
 }

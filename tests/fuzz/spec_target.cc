@@ -32,7 +32,7 @@ std::vector<std::string> Seeds() {
     MR_CHECK(spec.ok()) << spec.status();
     seeds.push_back(spec->SerializeAsString());
     // With everything written out.
-    auto resolved = ResolveSpec(*spec, FuzzDatasets());
+    auto resolved = plan::ResolveSpec(*spec, FuzzDatasets());
     MR_CHECK(resolved.ok()) << resolved.status();
     seeds.push_back(resolved->SerializeAsString());
   }

@@ -22,7 +22,7 @@ bool Run(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const int lines =
       1 + static_cast<int>(std::count(text.begin(), text.end(), '\n'));
-  for (const SpecMistake& mistake : CheckSpecText(text)) {
+  for (const SpecMistake& mistake : plan::CheckSpecText(text)) {
     MR_CHECK(mistake.line >= 0 && mistake.line <= lines + 1)
         << "line " << mistake.line << " of " << lines;
     MR_CHECK(!mistake.message.empty());

@@ -13,7 +13,7 @@ namespace millrace {
 namespace {
 
 bool Run(const uint8_t* data, size_t size) {
-  return FuzzDecode(ImageFormat::kWebp, data, size);
+  return FuzzDecode(decode::ImageFormat::kWebp, data, size);
 }
 
 std::vector<std::string> Seeds() {

@@ -30,12 +30,12 @@ std::string FileBytes(const std::string& name) {
 }
 
 // Every element lies in the bytes: the last one is touched.
-bool Check(const absl::StatusOr<std::vector<StoredTensor>>& tensors) {
+bool Check(const absl::StatusOr<std::vector<weights::StoredTensor>>& tensors) {
   if (!tensors.ok()) {
     MR_CHECK(!tensors.status().message().empty());
     return false;
   }
-  for (const StoredTensor& tensor : *tensors) {
+  for (const weights::StoredTensor& tensor : *tensors) {
     const uint64_t size = ElementBytes(tensor.dtype);
     MR_CHECK(size > 0);
     MR_CHECK(tensor.shape.size() == tensor.strides.size());
@@ -60,19 +60,20 @@ bool Check(const absl::StatusOr<std::vector<StoredTensor>>& tensors) {
 bool Run(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
   if (absl::StartsWith(bytes, "\x80")) {
-    const bool pickle = Pickle::Parse(bytes).ok();
+    const bool pickle = weights::Pickle::Parse(bytes).ok();
     // A storage of 16 float32 and its neighbours.
     const std::string storage(64, '\x3f');
-    const bool weights = Check(ParseTorchFile(
-        ToZip({{"archive/data.pkl", bytes},
-               {"archive/data/0", storage},
-               {"archive/data/1", storage},
-               {"archive/data/2", absl::string_view(storage).substr(0, 7)}})));
+    const bool weights = Check(weights::ParseTorchFile(weights::ToZip(
+        {{"archive/data.pkl", bytes},
+         {"archive/data/0", storage},
+         {"archive/data/1", storage},
+         {"archive/data/2", absl::string_view(storage).substr(0, 7)}})));
     MR_CHECK(pickle || !weights);
     return pickle;
   }
-  return Check(absl::StartsWith(bytes, "PK") ? ParseTorchFile(bytes)
-                                             : ParseSafetensors(bytes));
+  return Check(absl::StartsWith(bytes, "PK")
+                   ? weights::ParseTorchFile(bytes)
+                   : weights::ParseSafetensors(bytes));
 }
 
 std::vector<std::string> Seeds() {
@@ -82,9 +83,9 @@ std::vector<std::string> Seeds() {
   for (const char* name :
        {"module.pt", "types.pt", "training.pt", "protocol_4.pt"}) {
     const std::string file = FileBytes(name);
-    const auto entries = ParseZip(file);
+    const auto entries = weights::ParseZip(file);
     MR_CHECK(entries.ok()) << entries.status();
-    for (const ZipEntry& entry : *entries) {
+    for (const weights::ZipEntry& entry : *entries) {
       if (absl::EndsWith(entry.name, "/data.pkl")) {
         seeds.emplace_back(entry.data);
       }

@@ -40,14 +40,14 @@ std::set<std::string> DoctorsAdvice() {
       for (const bool flags : {false, true}) {
         for (const double overhead : {0., 4.}) {
           for (const char* source : {"nvml", "step_times"}) {
-            RunSummary run;
+            diagnosis::RunSummary run;
             run.device = device;
             run.endpoint = "localhost:1";
             run.batch_size = 8;
             run.times.seconds = 10;
             run.times.steps = 10;
             run.times.data_seconds = 2;
-            run.times.wait_cause = WaitCauseOf(cause);
+            run.times.wait_cause = diagnosis::WaitCauseOf(cause);
             run.times.allreduce_seconds = 2;
             run.times.forward_seconds = 6 - overhead;
             run.times.backward_seconds = 2;  // waits for other ranks
@@ -59,11 +59,11 @@ std::set<std::string> DoctorsAdvice() {
             if (flags) {
               run.flags = {"--window=8", "--accumulate=2", "--prepare_ahead"};
             }
-            for (const Finding& finding : JudgeRun(run)) {
+            for (const diagnosis::Finding& finding : diagnosis::JudgeRun(run)) {
               sentences.insert(finding.advice.begin(), finding.advice.end());
             }
             run.rank_stall_shares = {0, 0.9};
-            for (const Finding& finding : JudgeRun(run)) {
+            for (const diagnosis::Finding& finding : diagnosis::JudgeRun(run)) {
               sentences.insert(finding.advice.begin(), finding.advice.end());
             }
           }
@@ -76,40 +76,40 @@ std::set<std::string> DoctorsAdvice() {
 
 // What the line "waited 11 %: ..." can say.
 std::set<std::string> Verdicts() {
-  ServerTimes work;
+  diagnosis::ServerTimes work;
   work.address = "a:1";
   work.batches = work.timed_batches = 100;
   work.decode_seconds = 300;
   work.make_seconds = 100;
   work.waited_seconds = 5;
-  ServerTimes augment = work;
+  diagnosis::ServerTimes augment = work;
   std::swap(augment.decode_seconds, augment.augment_seconds);
-  ServerTimes both = work;
+  diagnosis::ServerTimes both = work;
   both.augment_seconds = 300;
-  ServerTimes window = work;
+  diagnosis::ServerTimes window = work;
   window.idle_seconds = 90;
-  ServerTimes reading = window;
+  diagnosis::ServerTimes reading = window;
   reading.read_seconds = 3000;
-  ServerTimes memory = window;
+  diagnosis::ServerTimes memory = window;
   memory.wait_memory_seconds = 400;
-  ServerTimes link = window;
+  diagnosis::ServerTimes link = window;
   link.send_seconds = 400;
-  ServerTimes shared = link;
+  diagnosis::ServerTimes shared = link;
   shared.shared_batches = shared.batches;
   std::set<std::string> sentences;
-  std::set<WaitCause> causes;
-  for (const ServerTimes& times :
+  std::set<diagnosis::WaitCause> causes;
+  for (const diagnosis::ServerTimes& times :
        {work, augment, both, window, reading, memory, link, shared}) {
-    WaitReport report;
+    diagnosis::WaitReport report;
     report.elapsed_seconds = 100;
     report.wait_seconds = report.host_wait_seconds = 50;
     report.servers = {times};
-    const WaitVerdict verdict = JudgeWait(report);
+    const diagnosis::WaitVerdict verdict = diagnosis::JudgeWait(report);
     causes.insert(verdict.cause);
     sentences.insert(verdict.text);
   }
   EXPECT_EQ(causes.size(), 8u);
-  EXPECT_EQ(causes.count(WaitCause::kUnclear), 0u);
+  EXPECT_EQ(causes.count(diagnosis::WaitCause::kUnclear), 0u);
   return sentences;
 }
 
@@ -134,25 +134,27 @@ std::set<std::string> ServerVerdicts() {
   full.set_peer("ipv4:127.0.0.1");
   full.set_waiting_clients(1);
   full.set_advised_budget_bytes(uint64_t{192} << 20);
-  return {ServerVerdict({}, busy), ServerVerdict({}, reads),
-          ServerVerdict({}, memory), ServerVerdict({}, share)};
+  return {diagnosis::ServerVerdict({}, busy),
+          diagnosis::ServerVerdict({}, reads),
+          diagnosis::ServerVerdict({}, memory),
+          diagnosis::ServerVerdict({}, share)};
 }
 
 // What `millrace bench` can add to what Verdicts() says: of a server that has
 // read and sent less than an epoch.
 std::set<std::string> BenchVerdicts() {
-  BenchResult result;
+  cli::BenchResult result;
   result.plan.set_steps_per_epoch(100);
   result.seconds = 10;
   result.wait_seconds = 9;
   result.batches = 30;
-  ServerTimes& server = result.servers_times.emplace_back();
+  diagnosis::ServerTimes& server = result.servers_times.emplace_back();
   server.address = "a:1";
   server.batches = server.timed_batches = 10;
   server.waited_seconds = server.make_seconds = 9;
   server.read_seconds = 8;
   server.decode_seconds = 2;
-  return {BenchVerdict(result, 1)};
+  return {cli::BenchVerdict(result, 1)};
 }
 
 struct Advised {

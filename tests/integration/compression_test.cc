@@ -31,7 +31,7 @@ class Compression : public testing::ServiceTest {
         Options(server->address(), 500);  // several frames a batch
     options.spec.set_last_batch(LAST_BATCH_PAD);
     options.spec.set_compression(compression);
-    MR_ASSIGN_OR_RETURN(const auto loader, OpenHostLoader(options));
+    MR_ASSIGN_OR_RETURN(const auto loader, receive::OpenHostLoader(options));
     Epoch epoch;
     epoch.plan_hash = loader->plan().plan_hash();
     while (true) {

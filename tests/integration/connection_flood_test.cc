@@ -109,7 +109,7 @@ TEST_F(ConnectionFloodTest, ARefusedClientLearnsOfTheLimits) {
   const UniqueFd first = ConnectTo(server->port());
   ASSERT_TRUE(IsServed(first));
   for (int i = 0; i < 10; ++i) {
-    const auto status = GetServerStatus(server->address());
+    const auto status = receive::GetServerStatus(server->address());
     ASSERT_TRUE(status.ok()) << status.status();
     ASSERT_EQ(status->size(), 1);
     const absl::Status refused = (*status)[0].status.status();

@@ -152,11 +152,11 @@ TEST_F(DamagedCallsTest, Status) {
       flips, flips);
 }
 
-TEST_F(DamagedCallsTest, ListDatasets) {
+TEST_F(DamagedCallsTest, receive::ListDatasets) {
   ExpectSameOrFailure(
       [this]() -> std::string {
         const auto list =
-            ListDatasets(gate_.address(), absl::Milliseconds(300));
+            receive::ListDatasets(gate_.address(), absl::Milliseconds(300));
         if (!list.ok()) return "";
         std::string text;
         for (const DatasetSummary& dataset : *list) {
@@ -167,11 +167,11 @@ TEST_F(DamagedCallsTest, ListDatasets) {
       flips, flips);
 }
 
-TEST_F(DamagedCallsTest, DescribeDataset) {
+TEST_F(DamagedCallsTest, receive::DescribeDataset) {
   ExpectSameOrFailure(
       [this]() -> std::string {
-        const auto info =
-            DescribeDataset(gate_.address(), "digits", absl::Milliseconds(300));
+        const auto info = receive::DescribeDataset(gate_.address(), "digits",
+                                                   absl::Milliseconds(300));
         if (info.ok()) return info->ShortDebugString();
         ExpectNoBlame(std::string(info.status().message()));
         return "";
@@ -186,7 +186,7 @@ TEST_F(DamagedCallsTest, Open) {
   options.open_timeout = absl::Seconds(1);
   ExpectSameOrFailure(
       [&options]() -> std::string {
-        const auto loader = OpenHostLoader(options);
+        const auto loader = receive::OpenHostLoader(options);
         if (loader.ok()) return (*loader)->plan().plan_hash();
         ExpectNoBlame(std::string(loader.status().message()));
         return "";

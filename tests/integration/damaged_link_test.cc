@@ -53,7 +53,7 @@ class DamagedLinkTest : public testing::ServiceTest {
   // whole epoch.
   absl::Status Receive() { return Receive(Options()); }
   absl::Status Receive(const HostLoaderOptions& options) {
-    auto loader = OpenHostLoader(options);
+    auto loader = receive::OpenHostLoader(options);
     if (!loader.ok()) return loader.status();
     for (uint64_t step = 0; step < kSteps; ++step) {
       const absl::StatusOr<HostBatch> batch = (*loader)->Next();
@@ -192,7 +192,7 @@ TEST_F(DamagedLinkTest, TheBeginningOfAConnectionThatWasDamagedIsMadeAnew) {
     // The type of the first frame; a letter of the preface of HTTP/2. gRPC
     // connects again by itself, or the client says that it does.
     gate_.DamageBit(to_server, 3, 0);
-    const auto info = DescribeDataset(gate_.address(), "digits");
+    const auto info = receive::DescribeDataset(gate_.address(), "digits");
     EXPECT_TRUE(info.ok()) << info.status();
     EXPECT_EQ(gate_.damages(), 1);
   }
@@ -201,7 +201,7 @@ TEST_F(DamagedLinkTest, TheBeginningOfAConnectionThatWasDamagedIsMadeAnew) {
 // The preset that DescribeDataset recommends was dropped, and a name that was
 // damaged on the way to the server was a mistake of the user.
 TEST_F(DamagedLinkTest, AnAnswerAboutADatasetIsRequestedAgain) {
-  const auto good = DescribeDataset(gate_.address(), "digits");
+  const auto good = receive::DescribeDataset(gate_.address(), "digits");
   ASSERT_TRUE(good.ok()) << good.status();
   ASSERT_FALSE(good->train_preset().empty());
   for (const std::string& pattern :
@@ -209,7 +209,7 @@ TEST_F(DamagedLinkTest, AnAnswerAboutADatasetIsRequestedAgain) {
     SCOPED_TRACE(pattern);
     gate_.Damage(pattern, 1);
     ::testing::internal::CaptureStderr();
-    const auto once = DescribeDataset(gate_.address(), "digits");
+    const auto once = receive::DescribeDataset(gate_.address(), "digits");
     const std::string log = ::testing::internal::GetCapturedStderr();
     ASSERT_TRUE(once.ok()) << once.status();
     EXPECT_EQ(once->SerializeAsString(), good->SerializeAsString());
@@ -218,7 +218,7 @@ TEST_F(DamagedLinkTest, AnAnswerAboutADatasetIsRequestedAgain) {
 
     gate_.Damage(pattern, kAlways);
     const absl::Status always =
-        DescribeDataset(gate_.address(), "digits").status();
+        receive::DescribeDataset(gate_.address(), "digits").status();
     EXPECT_TRUE(absl::IsDataLoss(always)) << always;
     EXPECT_THAT(always.message(),
                 AllOf(HasSubstr("damaged"), Not(HasSubstr("has no dataset"))));

@@ -53,13 +53,14 @@ absl::StatusOr<Position> ParsePosition(const std::string& text) {
 }
 
 absl::Status Run(const std::vector<std::string>& arguments) {
-  SpecFlags spec_flags;
+  cli::SpecFlags spec_flags;
   std::string start = "0:0";
   std::string output;
   uint64_t batches = 0;
   absl::Duration pace;
-  FlagSet flags({.command = "digest_client",
-                 .summary = "Writes down what each batch of a rank was."});
+  program::FlagSet flags(
+      {.command = "digest_client",
+       .summary = "Writes down what each batch of a rank was."});
   spec_flags.AddTo(flags);
   spec_flags.loader.AddHedging(flags);
   LoaderOptions& values = spec_flags.loader.options;
@@ -95,7 +96,7 @@ absl::Status Run(const std::vector<std::string>& arguments) {
     return absl::UnavailableError(absl::StrCat("cannot write ", output));
   }
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<HostLoader> loader,
-                      OpenHostLoader(options));
+                      receive::OpenHostLoader(options));
   double longest_wait = 0;
   while (!stop && (batches == 0 || loader->stats().batches < batches)) {
     const absl::Time before = absl::Now();

@@ -43,17 +43,17 @@ class FailoverTest : public testing::ServiceTest {
   static HostLoaderOptions Options(const std::string& endpoint) {
     return ServiceTest::Options(endpoint, kBatch);
   }
-  static EpochAudit Receive(HostLoader& loader,
-                            const std::function<void()>& disturb) {
+  static cli::EpochAudit Receive(HostLoader& loader,
+                                 const std::function<void()>& disturb) {
     return ReceiveEpoch(loader, kSteps, disturb);
   }
 
   // What an epoch is without any trouble: received once for all tests.
-  static void ExpectUndisturbed(const EpochAudit& audit) {
-    static const EpochAudit* const undisturbed = [] {
+  static void ExpectUndisturbed(const cli::EpochAudit& audit) {
+    static const cli::EpochAudit* const undisturbed = [] {
       const std::unique_ptr<ServerProcess> server = Serve();
       const auto loader = Open(Options(server->address()));
-      return new EpochAudit(ReceiveEpoch(*loader, kSteps));
+      return new cli::EpochAudit(ReceiveEpoch(*loader, kSteps));
     }();
     ExpectSameEpoch(audit, *undisturbed, kSamples);
   }
@@ -63,7 +63,7 @@ TEST_F(FailoverTest, AServerThatIsKilledHalfwayLosesNothing) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
   const auto loader = Open(Options(EndpointOf(*first, *second)));
-  const EpochAudit audit = Receive(*loader, [&] { Kill(*first); });
+  const cli::EpochAudit audit = Receive(*loader, [&] { Kill(*first); });
   ExpectUndisturbed(audit);
 }
 
@@ -73,7 +73,7 @@ TEST_F(FailoverTest, StepsOfAFrozenServerAreAskedElsewhere) {
   HostLoaderOptions options = Options(EndpointOf(*first, *second));
   options.step_timeout = absl::Milliseconds(300);
   const auto loader = Open(options);
-  const EpochAudit audit =
+  const cli::EpochAudit audit =
       Receive(*loader, [&] { first->process().Signal(SIGSTOP); });
   // One after the other because they are late, or all because it is silent.
   const HostLoader::Stats stats = loader->stats();
@@ -85,7 +85,7 @@ TEST_F(FailoverTest, StepsOfAFrozenServerAreAskedElsewhere) {
 TEST_F(FailoverTest, TheOnlyServerMayBeRestarted) {
   std::unique_ptr<ServerProcess> server = Serve();
   const auto loader = Open(Options(server->address()));
-  const EpochAudit audit = Receive(*loader, [&] {
+  const cli::EpochAudit audit = Receive(*loader, [&] {
     const int port = server->port();
     Kill(*server);
     server = Serve(port);
@@ -141,7 +141,7 @@ TEST_F(FailoverTest, AServerWithOtherDataIsLeftOut) {
   std::unique_ptr<ServerProcess> first = Serve();
   std::unique_ptr<ServerProcess> second = Serve();
   const auto loader = Open(Options(EndpointOf(*first, *second)));
-  const EpochAudit audit = Receive(*loader, [&] {
+  const cli::EpochAudit audit = Receive(*loader, [&] {
     const int port = first->port();
     Kill(*first);
     first = ServiceTest::Serve({digits}, port);
@@ -159,7 +159,7 @@ TEST_F(FailoverTest, AServerWhoseFileIsTruncatedLosesNothingAndServesOn) {
       {"--dataset=digits=lmdb:" + path, "--dataset=other=" + other});
   const std::unique_ptr<ServerProcess> second = Serve();
   const auto loader = Open(Options(EndpointOf(*first, *second)));
-  const EpochAudit audit = Receive(*loader, [&] {
+  const cli::EpochAudit audit = Receive(*loader, [&] {
     EXPECT_GT(StatusOf(*first).batches_sent(), 0);
     ASSERT_EQ(truncate(path.c_str(), 0), 0);
   });
@@ -167,7 +167,7 @@ TEST_F(FailoverTest, AServerWhoseFileIsTruncatedLosesNothingAndServesOn) {
 
   HostLoaderOptions options = Options(first->address());
   options.open_timeout = absl::Seconds(1);
-  const absl::Status refused = OpenHostLoader(options).status();
+  const absl::Status refused = receive::OpenHostLoader(options).status();
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
   EXPECT_NE(refused.message().find(path + " was truncated"), std::string::npos)
       << refused;
@@ -183,7 +183,7 @@ TEST_F(FailoverTest, AllServersMayBeGoneForAWhile) {
   const auto loader = Open(Options(EndpointOf(*first, *second)));
   std::promise<void> received;
   std::thread repair;
-  const EpochAudit audit = Receive(*loader, [&] {
+  const cli::EpochAudit audit = Receive(*loader, [&] {
     const int ports[] = {first->port(), second->port()};
     Kill(*first);
     Kill(*second);
@@ -209,7 +209,7 @@ TEST_F(FailoverTest, ServersThatAllHangAreNamedAtTheDeadlineAndUsedAfterIt) {
   HostLoaderOptions options = Options(EndpointOf(*first, *second));
   options.next_timeout = absl::Milliseconds(700);
   const auto loader = Open(options);
-  EpochAudit audit;
+  cli::EpochAudit audit;
   int timeouts = 0;
   for (uint64_t step = 0; step < kSteps;) {
     if (step == kSteps / 2 && timeouts == 0) {
@@ -318,16 +318,16 @@ TEST_F(FailoverTest, AServerWhoseLinkBecomesThinGetsLess) {
   TcpGate gate(first->port());
   const auto loader =
       Open(Options(absl::StrCat(gate.address(), ",", second->address())));
-  std::vector<ServerTimes> before;
-  const EpochAudit audit = Receive(*loader, [&] {
+  std::vector<diagnosis::ServerTimes> before;
+  const cli::EpochAudit audit = Receive(*loader, [&] {
     gate.Limit(1'000'000);  // some 60 batches a second
     before = loader->stats().by_server;
   });
   ExpectUndisturbed(audit);
   uint64_t thin = 0;
   uint64_t other = 0;
-  for (const ServerTimes& server :
-       Difference(loader->stats().by_server, before)) {
+  for (const diagnosis::ServerTimes& server :
+       diagnosis::Difference(loader->stats().by_server, before)) {
     (server.address == gate.address() ? thin : other) += server.batches;
   }
   EXPECT_LT(thin, other);

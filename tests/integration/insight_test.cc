@@ -65,9 +65,9 @@ class InsightTest : public testing::ServiceTest {
 
   // One start of a job: each rank is given `steps` steps from `start` on, and
   // writes its log into `folder`.
-  static void RunRanks(const std::string& folder, uint64_t attempt,
-                       uint32_t world, Position start, uint64_t steps,
-                       LastBatch last = LAST_BATCH_PAD) {
+  static void trainer::RunRanks(const std::string& folder, uint64_t attempt,
+                                uint32_t world, Position start, uint64_t steps,
+                                LastBatch last = LAST_BATCH_PAD) {
     for (uint32_t rank = 0; rank < world; ++rank) {
       HostLoaderOptions options = Digits(rank, world, last);
       options.start = start;
@@ -86,12 +86,12 @@ class InsightTest : public testing::ServiceTest {
       run.set_dropped_per_epoch(plan.dropped_per_epoch());
       run.set_payload_digests(true);
       run.set_endpoint(options.endpoint);
-      auto log = AuditWriter::Open(LogOf(folder, rank), run);
+      auto log = audit::AuditWriter::Open(LogOf(folder, rank), run);
       ASSERT_TRUE(log.ok()) << log.status();
       for (uint64_t i = 0; i < steps; ++i) {
         auto batch = loader->Next();
         ASSERT_TRUE(batch.ok()) << batch.status();
-        auto record = RecordOf(batch->header, batch->payload);
+        auto record = audit::RecordOf(batch->header, batch->payload);
         ASSERT_TRUE(record.ok()) << record.status();
         ASSERT_TRUE((*log)->Append(batch->position, *record).ok());
       }
@@ -230,7 +230,7 @@ TEST_F(InsightTest, AuditProvesAJobOfSeveralStartsAndWorlds) {
   const std::string folder = NewTempDir();
   // Killed in step 13, resumed from 10 with other ranks, to the end of epoch 1.
   RunRanks(folder, 100, 2, {0, 0}, 13);
-  RunRanks(folder, 200, 4, {0, 10}, 2 * (kSteps + 1) - 10);
+  trainer::RunRanks(folder, 200, 4, {0, 10}, 2 * (kSteps + 1) - 10);
   const ProgramResult result =
       Millrace({"audit", "--files=" + folder, "--expect_epochs=2", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -285,7 +285,7 @@ TEST_F(InsightTest, AuditProvesAJobOfSeveralStartsAndWorlds) {
 // A job that goes on was called one that had lost data.
 TEST_F(InsightTest, AuditOfAnUnfinishedJobNamesWhatIsMissingAtItsEnd) {
   const std::string folder = NewTempDir();
-  RunRanks(folder, 1, 2, {0, 0}, kSteps + 1 + 5);
+  trainer::RunRanks(folder, 1, 2, {0, 0}, kSteps + 1 + 5);
   const auto audit = [&folder](const std::string& epochs) {
     return Millrace(
         {"audit", "--files=" + folder, "--expect_epochs=" + epochs});
@@ -302,7 +302,7 @@ TEST_F(InsightTest, AuditOfAnUnfinishedJobNamesWhatIsMissingAtItsEnd) {
 
 TEST_F(InsightTest, AuditProvesWithTheServersWhatWasDropped) {
   const std::string folder = NewTempDir();
-  RunRanks(folder, 1, 2, {0, 0}, kSteps, LAST_BATCH_DROP);
+  trainer::RunRanks(folder, 1, 2, {0, 0}, kSteps, LAST_BATCH_DROP);
   const ProgramResult alone =
       Millrace({"audit", "--files=" + folder, "--json"});
   EXPECT_EQ(alone.exit_code, 0) << alone.err;
@@ -316,19 +316,19 @@ TEST_F(InsightTest, AuditProvesWithTheServersWhatWasDropped) {
 
 TEST_F(InsightTest, AuditNamesTheStepWhoseBytesDiffer) {
   const std::string folder = NewTempDir();
-  RunRanks(folder, 1, 1, {0, 0}, 4);
+  trainer::RunRanks(folder, 1, 1, {0, 0}, 4);
   // The log of a batch that was altered on its way into the model.
-  auto file = ReadAuditFile(LogOf(folder, 0));
+  auto file = audit::ReadAuditFile(LogOf(folder, 0));
   ASSERT_TRUE(file.ok()) << file.status();
   AuditRun run = file->segments[0].run;
   run.set_attempt(2);
-  auto log = AuditWriter::Open(LogOf(folder, 0), run);
+  auto log = audit::AuditWriter::Open(LogOf(folder, 0), run);
   ASSERT_TRUE(log.ok());
-  AuditRecord record;
+  audit::AuditRecord record;
   ASSERT_TRUE(
-      ReadAuditRecords(file->segments[0], 3, 1, [&](const AuditRecord& r) {
-        record = r;
-      }).ok());
+      audit::ReadAuditRecords(file->segments[0], 3, 1,
+                              [&](const audit::AuditRecord& r) { record = r; })
+          .ok());
   record.payload_xxh3 ^= 1;
   ASSERT_TRUE((*log)->Append({0, 3}, record).ok());
   const ProgramResult result =
@@ -343,20 +343,20 @@ TEST_F(InsightTest, AuditNamesTheStepWhoseBytesDiffer) {
 TEST_F(InsightTest, AuditProvesNothingOfBatchesThatAllDiffer) {
   const std::string folder = NewTempDir();
   const std::string other = NewTempDir();
-  RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
-  auto file = ReadAuditFile(LogOf(folder, 0));
+  trainer::RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
+  auto file = audit::ReadAuditFile(LogOf(folder, 0));
   ASSERT_TRUE(file.ok()) << file.status();
-  auto log = AuditWriter::Open(LogOf(other, 0), file->segments[0].run);
+  auto log = audit::AuditWriter::Open(LogOf(other, 0), file->segments[0].run);
   ASSERT_TRUE(log.ok()) << log.status();
   uint64_t step = 0;
-  ASSERT_TRUE(
-      ReadAuditRecords(file->segments[0], 0, kSteps + 1,
-                       [&](const AuditRecord& record) {
-                         AuditRecord altered = record;
-                         altered.payload_xxh3 ^= 1;
-                         ASSERT_TRUE((*log)->Append({0, step++}, altered).ok());
-                       })
-          .ok());
+  ASSERT_TRUE(audit::ReadAuditRecords(
+                  file->segments[0], 0, kSteps + 1,
+                  [&](const audit::AuditRecord& record) {
+                    audit::AuditRecord altered = record;
+                    altered.payload_xxh3 ^= 1;
+                    ASSERT_TRUE((*log)->Append({0, step++}, altered).ok());
+                  })
+                  .ok());
   const ProgramResult result =
       Millrace({"audit", "--files=" + other, "--endpoint=" + server_->address(),
                 "--compare=6"});
@@ -375,7 +375,7 @@ TEST_F(InsightTest, AuditProvesNothingOfBatchesThatAllDiffer) {
 // It ended with 0.
 TEST_F(InsightTest, AuditOfADamagedLogFails) {
   const std::string folder = NewTempDir();
-  RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
+  trainer::RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
   std::string log = ReadFile(LogOf(folder, 0));
   const size_t at = log.size() - 3 * 32;
   log[at + 9] ^= 1;

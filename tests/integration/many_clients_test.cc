@@ -53,7 +53,8 @@ struct Client {
 };
 
 absl::Status Receive(const HostLoaderOptions& options, Client& client) {
-  absl::StatusOr<std::unique_ptr<HostLoader>> loader = OpenHostLoader(options);
+  absl::StatusOr<std::unique_ptr<HostLoader>> loader =
+      receive::OpenHostLoader(options);
   if (!loader.ok()) return loader.status();
   client.loader = *std::move(loader);
   while (true) {
@@ -175,7 +176,7 @@ TEST_F(ManyClientsTest, WorkerTimeIsSharedWhateverTheWindow) {
   for (size_t i = 0; i < kSharers; ++i) {
     options.window = i % 2 == 0 ? 4 : 32;
     threads.emplace_back([options, &stop] {
-      const auto loader = OpenHostLoader(options);
+      const auto loader = receive::OpenHostLoader(options);
       ASSERT_TRUE(loader.ok()) << loader.status();
       while (!stop.load()) {
         const auto batch = (*loader)->Next();

@@ -46,7 +46,7 @@ class SameHostProcessTest : public testing::ServiceTest {
     return options;
   }
 
-  static void ExpectAsOverTheNetwork(const EpochAudit& audit) {
+  static void ExpectAsOverTheNetwork(const cli::EpochAudit& audit) {
     const std::unique_ptr<ServerProcess> server = Serve();
     const auto loader = Open(Options(server->address(), SameHost::kOff));
     ExpectSameEpoch(audit, ReceiveEpoch(*loader, kSteps), kSamples);
@@ -70,7 +70,7 @@ TEST_F(SameHostProcessTest, TheSameEpochAsOverTheNetwork) {
   std::unique_ptr<ServerProcess> server = Serve();
   {
     const auto loader = Open(Options(server->address(), SameHost::kAuto));
-    const EpochAudit audit = ReceiveEpoch(*loader, kSteps);
+    const cli::EpochAudit audit = ReceiveEpoch(*loader, kSteps);
     EXPECT_GT(StatusOf(*server).same_host_batches_sent(), kSteps / 2);
     ExpectAsOverTheNetwork(audit);
   }
@@ -83,7 +83,7 @@ TEST_F(SameHostProcessTest, AKilledServerLosesNothing) {
   std::unique_ptr<ServerProcess> second = Serve();
   const auto loader =
       Open(Options(EndpointOf(*first, *second), SameHost::kAuto));
-  const EpochAudit audit = ReceiveEpoch(*loader, kSteps, [&] {
+  const cli::EpochAudit audit = ReceiveEpoch(*loader, kSteps, [&] {
     EXPECT_GT(StatusOf(*first).same_host_batches_sent(), 0);
     Kill(*first);
   });

@@ -60,7 +60,7 @@ TEST_F(ServerStreamTest, AnEpochHasEverySampleOnceAndItsOwnPixels) {
       const auto* bytes =
           reinterpret_cast<const uint8_t*>(batch.payload.data());
       const absl::Span<const uint8_t> payload(bytes, batch.payload.size());
-      const absl::Status valid = ValidateBatchHeader(
+      const absl::Status valid = wire::ValidateBatchHeader(
           batch.header, {.tensors = &plan->tensors(),
                          .epoch = 0,
                          .step = batch.header.step(),
@@ -69,7 +69,7 @@ TEST_F(ServerStreamTest, AnEpochHasEverySampleOnceAndItsOwnPixels) {
                          .max_payload_bytes = plan->max_payload_bytes(),
                          .max_rows = 50});
       ASSERT_TRUE(valid.ok()) << valid;
-      ASSERT_TRUE(ValidatePayload(batch.header, payload).ok());
+      ASSERT_TRUE(wire::ValidatePayload(batch.header, payload).ok());
       const TensorHeader* index = nullptr;
       const TensorHeader* image = nullptr;
       const TensorHeader* label = nullptr;

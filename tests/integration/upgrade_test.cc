@@ -129,11 +129,11 @@ class UpgradeTest : public testing::ServiceTest {
 };
 
 TEST_F(UpgradeTest, TheRecordingIsOfAVersionThatIsStillSpoken) {
-  EXPECT_GE(recording_.request.protocol_version(), kMinProtocolVersion);
-  EXPECT_LE(recording_.request.protocol_version(), kProtocolVersion);
+  EXPECT_GE(recording_.request.protocol_version(), wire::kMinProtocolVersion);
+  EXPECT_LE(recording_.request.protocol_version(), wire::kProtocolVersion);
   // Every version that is spoken has a recording.
-  EXPECT_EQ(kMinProtocolVersion, 1);
-  EXPECT_EQ(kProtocolVersion, 1);
+  EXPECT_EQ(wire::kMinProtocolVersion, 1);
+  EXPECT_EQ(wire::kProtocolVersion, 1);
 }
 
 TEST_F(UpgradeTest, TheClientTakesWhatAnEarlierServerSends) {
@@ -182,7 +182,7 @@ TEST_F(UpgradeTest, ABusyServerIsAskedToOpenAgainAfterTheDelayThatItNames) {
   RecordedServer full(recording_);
   full.RefuseOpens(1, absl::ResourceExhaustedError("never"));
   EXPECT_TRUE(absl::IsResourceExhausted(
-      OpenHostLoader(Options({full.address()})).status()));
+      receive::OpenHostLoader(Options({full.address()})).status()));
 }
 
 TEST_F(UpgradeTest, AnEarlierServerThatGoesIsFollowedByThisOne) {
@@ -237,13 +237,14 @@ TEST_F(UpgradeTest, FieldsOfALaterClientAreSkippedOutsideOfTheSpec) {
 
 TEST_F(UpgradeTest, AServerOfALaterProtocolIsRefusedWithASentence) {
   Recording later = recording_;
-  later.open.set_protocol_version(kProtocolVersion + 1);
+  later.open.set_protocol_version(wire::kProtocolVersion + 1);
   RecordedServer server(later);
-  const auto loader = OpenHostLoader(Options({server.address()}));
+  const auto loader = receive::OpenHostLoader(Options({server.address()}));
   EXPECT_TRUE(absl::IsFailedPrecondition(loader.status())) << loader.status();
-  EXPECT_THAT(std::string(loader.status().message()),
-              AllOf(HasSubstr(server.address()),
-                    HasSubstr(absl::StrCat("version ", kProtocolVersion + 1))));
+  EXPECT_THAT(
+      std::string(loader.status().message()),
+      AllOf(HasSubstr(server.address()),
+            HasSubstr(absl::StrCat("version ", wire::kProtocolVersion + 1))));
 }
 
 // Another content revision makes another plan hash of the same spec and data.
@@ -296,7 +297,7 @@ TEST_F(UpgradeTest, OnlyServersOfAnotherRevisionThanTheCheckpointsAreRefused) {
   RecordedServer other(OtherRevision(recording_));
   HostLoaderOptions options = Options({other.address()});
   options.expected_plan_hash = recording_.open.plan_hash();
-  const auto loader = OpenHostLoader(options);
+  const auto loader = receive::OpenHostLoader(options);
   EXPECT_TRUE(absl::IsFailedPrecondition(loader.status())) << loader.status();
   EXPECT_THAT(std::string(loader.status().message()),
               AllOf(HasSubstr(other.address()), HasSubstr("content revision")));
@@ -313,7 +314,7 @@ TEST_F(RecordingTest, Write) {
   const auto server = Serve({Digits(kSamples)});
   RpcClient client(server->address());
   Recording recording;
-  recording.open_request.set_protocol_version(kProtocolVersion);
+  recording.open_request.set_protocol_version(wire::kProtocolVersion);
   *recording.open_request.mutable_spec() = RecordedSpec();
   recording.open_request.set_world_size(1);
   {

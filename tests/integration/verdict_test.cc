@@ -56,7 +56,7 @@ class VerdictIntegrationTest : public testing::ServiceTest {
   // What a verdict was made of, for who reads why it is wrong.
   static std::string Times(const HostLoader::Stats& stats) {
     std::string text;
-    for (const ServerTimes& s : stats.by_server) {
+    for (const diagnosis::ServerTimes& s : stats.by_server) {
       absl::StrAppend(&text, "\n", s.address, " batches ", s.batches, " read ",
                       s.read_seconds, " decode ", s.decode_seconds, " augment ",
                       s.augment_seconds, " wait_memory ", s.wait_memory_seconds,
@@ -69,8 +69,9 @@ class VerdictIntegrationTest : public testing::ServiceTest {
 
   // Why a consumer waits that works for `work` on each of so many batches. The
   // first ones, of a window that was empty, do not count.
-  static WaitVerdict Watch(HostLoader& loader, int batches,
-                           absl::Duration work = absl::ZeroDuration()) {
+  static diagnosis::WaitVerdict Watch(
+      HostLoader& loader, int batches,
+      absl::Duration work = absl::ZeroDuration()) {
     const auto receive = [&](int count) {
       for (int i = 0; i < count; ++i) {
         const absl::Status status = loader.Next().status();
@@ -83,19 +84,19 @@ class VerdictIntegrationTest : public testing::ServiceTest {
     const absl::Time began = absl::Now();
     receive(batches);
     const HostLoader::Stats after = loader.stats();
-    WaitReport report;
+    diagnosis::WaitReport report;
     report.elapsed_seconds = absl::ToDoubleSeconds(absl::Now() - began);
     report.wait_seconds = after.wait_seconds - before.wait_seconds;
     report.host_wait_seconds = report.wait_seconds;
     report.retried_steps = after.retried_steps - before.retried_steps;
-    report.servers = Difference(after.by_server, before.by_server);
-    return JudgeWait(report);
+    report.servers = diagnosis::Difference(after.by_server, before.by_server);
+    return diagnosis::JudgeWait(report);
   }
 
   // At the first look.
-  static void ExpectNamed(WaitCause cause, const std::string& advice,
+  static void ExpectNamed(diagnosis::WaitCause cause, const std::string& advice,
                           HostLoader& loader, int batches) {
-    const WaitVerdict verdict = Watch(loader, batches);
+    const diagnosis::WaitVerdict verdict = Watch(loader, batches);
     EXPECT_EQ(verdict.cause, cause) << verdict.text << Times(loader.stats());
     EXPECT_THAT(verdict.text, HasSubstr(advice));
   }
@@ -116,7 +117,8 @@ TEST_F(VerdictIntegrationTest, DecodingIsNamed) {
   const auto server = Serve({"--threads=1", "--memory_budget=256MiB"});
   const auto loader =
       Open(server->address(), absl::StrCat(kPhotos, "batch_size: 4"), 8);
-  ExpectNamed(WaitCause::kDecoding, "add servers or cores", *loader, 40);
+  ExpectNamed(diagnosis::WaitCause::kDecoding, "add servers or cores", *loader,
+              40);
 }
 
 // Photographs whose reads wait, with threads that read ahead, but too few, and
@@ -139,7 +141,7 @@ TEST_F(VerdictIntegrationTest, SlowStorageOfPhotographsIsNamed) {
                              "sources { dataset: 'distant' } preset: "
                              "'imagenet_train' batch_size: 4",
                              8);
-    ExpectNamed(WaitCause::kReading, "--read_threads", *loader, 24);
+    ExpectNamed(diagnosis::WaitCause::kReading, "--read_threads", *loader, 24);
   }
 }
 
@@ -153,7 +155,7 @@ TEST_F(VerdictIntegrationTest, TheLinkIsNamedForPhotographs) {
     gate.Limit(10'000'000);
     const auto loader =
         Open(gate.address(), absl::StrCat(kPhotos, "batch_size: 14"), window);
-    ExpectNamed(WaitCause::kLink, gate.address(), *loader, 16);
+    ExpectNamed(diagnosis::WaitCause::kLink, gate.address(), *loader, 16);
   }
 }
 
@@ -161,8 +163,9 @@ TEST_F(VerdictIntegrationTest, ATrainerThatIsSlowItselfIsNamedForPhotographs) {
   const auto server = Serve({"--threads=2", "--memory_budget=256MiB"});
   const auto loader =
       Open(server->address(), absl::StrCat(kPhotos, "batch_size: 4"), 8);
-  const WaitVerdict verdict = Watch(*loader, 20, absl::Milliseconds(150));
-  EXPECT_EQ(verdict.cause, WaitCause::kConsumer) << verdict.text;
+  const diagnosis::WaitVerdict verdict =
+      Watch(*loader, 20, absl::Milliseconds(150));
+  EXPECT_EQ(verdict.cause, diagnosis::WaitCause::kConsumer) << verdict.text;
 }
 
 TEST_F(VerdictIntegrationTest, ReadingIsNamed) {
@@ -171,7 +174,7 @@ TEST_F(VerdictIntegrationTest, ReadingIsNamed) {
   const auto loader =
       Open(server->address(),
            absl::StrCat(Synthetic(1000, 2000), "batch_size: 8"), 8);
-  ExpectNamed(WaitCause::kReading, "--read_threads", *loader, 60);
+  ExpectNamed(diagnosis::WaitCause::kReading, "--read_threads", *loader, 60);
 }
 
 // Ten batches a second, each much more than what the gate lets through at once.
@@ -181,7 +184,7 @@ TEST_F(VerdictIntegrationTest, TheLinkIsNamed) {
   gate.Limit(40'000'000);
   const auto loader = Open(
       gate.address(), absl::StrCat(Synthetic(16'000, 0), "batch_size: 250"), 4);
-  ExpectNamed(WaitCause::kLink, gate.address(), *loader, 12);
+  ExpectNamed(diagnosis::WaitCause::kLink, gate.address(), *loader, 12);
 }
 
 // Scratch leaves room for 4 batches, and a stream has at least 2 under way.
@@ -204,7 +207,7 @@ TEST_F(VerdictIntegrationTest, MemoryIsNamed) {
     });
   }
   const auto loader = Open(server->address(), spec, 4);
-  ExpectNamed(WaitCause::kMemory, "--memory_budget", *loader, 16);
+  ExpectNamed(diagnosis::WaitCause::kMemory, "--memory_budget", *loader, 16);
   for (const auto& other : others) other->Close();
   for (std::thread& thread : threads) thread.join();
 }
@@ -222,15 +225,16 @@ TEST_F(VerdictIntegrationTest, TooSmallAWindowIsNamed) {
            "transforms { normalize { mean: [0.5, 0.5, 0.5] stddev: [0.5, 0.5, "
            "0.5] } } batch_size: 2",
            2);
-  ExpectNamed(WaitCause::kWindow, "--window", *loader, 40);
+  ExpectNamed(diagnosis::WaitCause::kWindow, "--window", *loader, 40);
 }
 
 TEST_F(VerdictIntegrationTest, AConsumerThatIsSlowItselfIsNotHeldUp) {
   const auto server = Serve({"--threads=2", "--memory_budget=256MiB"});
   const auto loader = Open(
       server->address(), absl::StrCat(Synthetic(1000, 0), "batch_size: 8"), 8);
-  const WaitVerdict verdict = Watch(*loader, 20, absl::Milliseconds(25));
-  EXPECT_EQ(verdict.cause, WaitCause::kConsumer) << verdict.text;
+  const diagnosis::WaitVerdict verdict =
+      Watch(*loader, 20, absl::Milliseconds(25));
+  EXPECT_EQ(verdict.cause, diagnosis::WaitCause::kConsumer) << verdict.text;
 }
 
 }  // namespace

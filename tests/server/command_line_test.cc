@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -187,4 +187,4 @@ TEST(HelpTextTest, FitsATerminalAndNamesEveryFlag) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::server

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -275,4 +275,4 @@ TEST(DescribeSettingsTest, ShowsTheConnectionsThatTheLimitOfOpenFilesLeaves) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::server

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <string>
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 uint64_t Limit() {
@@ -58,4 +58,4 @@ TEST(FileLimitTest, RefusesALimitThatIsTooLowForAServer) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::server

@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::server {
 namespace {
 
 TEST(PortFileTest, WritesThePortAndLeavesNothingElse) {
@@ -100,4 +100,4 @@ TEST(PortFileTest, NamesAFileThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::server

@@ -25,8 +25,9 @@ absl::Status WriteDigits(const std::string& uri, int64_t samples,
   label->set_num_classes(10);
   info.set_train_preset("mnist");
   info.set_eval_preset("mnist");
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<DatasetWriter> writer,
-                      DatasetWriter::Create(uri, info, {.shards = shards}));
+  MR_ASSIGN_OR_RETURN(
+      std::unique_ptr<storage::DatasetWriter> writer,
+      storage::DatasetWriter::Create(uri, info, {.shards = shards}));
   std::vector<uint8_t> pixels(28 * 28);
   for (int64_t index = 0; index < samples; ++index) {
     for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = DigitPixel(index, i);

@@ -27,7 +27,7 @@ void FillPayload(uint8_t* payload, uint64_t size, uint64_t epoch, uint64_t step,
   }
 }
 
-class FakePipeline final : public Pipeline {
+class FakePipeline final : public pipeline::Pipeline {
  public:
   explicit FakePipeline(const FakeEngine::Config& config, PipelineSpec spec)
       : payload_bytes_(config.payload_bytes) {
@@ -59,7 +59,7 @@ class FakePipeline final : public Pipeline {
   OpenResponse description_;
 };
 
-uint64_t DigestOf(const BatchPayload& payload) {
+uint64_t decode::DigestOf(const batch::BatchPayload& payload) {
   return XXH3_64bits(payload.data(), payload.bytes());
 }
 
@@ -81,13 +81,13 @@ uint64_t FirstWrongByte(const void* payload, uint64_t size, uint64_t epoch,
 
 class FakeEngine::RunState {
  public:
-  RunState(const StepRange& range, Callbacks callbacks)
+  RunState(const pipeline::StepRange& range, Callbacks callbacks)
       : range(range),
         callbacks(std::move(callbacks)),
         next(range.first_step),
         end(range.first_step + range.step_count) {}
 
-  const StepRange range;
+  const pipeline::StepRange range;
   Callbacks callbacks;
   uint64_t next;  // of the engine's thread
   const uint64_t end;
@@ -95,7 +95,7 @@ class FakeEngine::RunState {
   std::atomic<ByteBudget::Ticket> ticket{0};
 };
 
-class FakeEngine::FakeRun final : public Engine::Run {
+class FakeEngine::FakeRun final : public pipeline::Engine::Run {
  public:
   FakeRun(FakeEngine* engine, std::shared_ptr<RunState> state)
       : engine_(engine), state_(std::move(state)) {}
@@ -121,7 +121,7 @@ FakeEngine::FakeEngine(Config config)
     : config_(std::move(config)),
       shared_digest_(config_.shared_payload == nullptr
                          ? 0
-                         : DigestOf(*config_.shared_payload)),
+                         : decode::DigestOf(*config_.shared_payload)),
       thread_([this] {
         while (true) {
           std::function<void()> task;
@@ -145,7 +145,7 @@ FakeEngine::~FakeEngine() {
   thread_.join();
 }
 
-void FakeEngine::OpenAsync(const PipelineSpec& spec, const Caller&,
+void FakeEngine::OpenAsync(const PipelineSpec& spec, const pipeline::Caller&,
                            std::function<bool()> wanted, Opened opened) {
   Post([this, spec, wanted = std::move(wanted), opened = std::move(opened)] {
     if (wanted != nullptr && !wanted()) {
@@ -162,15 +162,15 @@ void FakeEngine::Post(std::function<void()> task) {
   changed_.NotifyAll();
 }
 
-absl::StatusOr<std::shared_ptr<const Pipeline>> FakeEngine::Open(
+absl::StatusOr<std::shared_ptr<const pipeline::Pipeline>> FakeEngine::Open(
     const PipelineSpec& spec) {
   if (!config_.open_status.ok()) return config_.open_status;
   return std::make_shared<FakePipeline>(config_, spec);
 }
 
-absl::StatusOr<std::unique_ptr<Engine::Run>> FakeEngine::Start(
-    std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
-    Callbacks callbacks) {
+absl::StatusOr<std::unique_ptr<pipeline::Engine::Run>> FakeEngine::Start(
+    std::shared_ptr<const pipeline::Pipeline> pipeline,
+    const pipeline::StepRange& range, Callbacks callbacks) {
   if (range.rank >= range.world_size) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", range.rank, " of a world of ", range.world_size));
@@ -190,9 +190,9 @@ void FakeEngine::Step(std::shared_ptr<RunState> run) {
     run->ticket = 0;
     auto payload = config_.shared_payload;
     if (payload == nullptr) {
-      payload = std::make_shared<BatchPayload>(config_.payload_bytes,
-                                               std::move(reservation),
-                                               config_.pool, run->range.memory);
+      payload = std::make_shared<batch::BatchPayload>(
+          config_.payload_bytes, std::move(reservation), config_.pool,
+          run->range.memory);
       if (config_.copy_of != nullptr) {
         const std::string& block = *config_.copy_of;
         for (uint64_t at = 0; at < config_.payload_bytes; at += block.size()) {
@@ -206,7 +206,7 @@ void FakeEngine::Step(std::shared_ptr<RunState> run) {
                     run->next, run->range.rank);
       }
     }
-    FilledBatch batch;
+    batch::FilledBatch batch;
     batch.header.set_epoch(run->range.epoch);
     batch.header.set_step(run->next);
     batch.header.set_rank(run->range.rank);
@@ -225,7 +225,7 @@ void FakeEngine::Step(std::shared_ptr<RunState> run) {
     if (run->range.with_payload_digest) {
       batch.header.set_payload_xxh3(config_.shared_payload != nullptr
                                         ? shared_digest_
-                                        : DigestOf(*payload));
+                                        : decode::DigestOf(*payload));
     }
     batch.payload = std::move(payload);
     ++run->next;
@@ -259,7 +259,7 @@ void FakeEngine::Finish(const std::shared_ptr<RunState>& run,
   run->callbacks = {};
 }
 
-Engine::Stats FakeEngine::stats() const {
+pipeline::Engine::Stats FakeEngine::stats() const {
   Stats stats;
   stats.threads = 1;
   stats.bad_samples = 3;

@@ -29,12 +29,13 @@ inline uint8_t FakeByte(uint64_t epoch, uint64_t step, uint32_t rank,
   return static_cast<uint8_t>(epoch * 31 + step * 7 + rank * 3 + i);
 }
 
-// The first byte of a payload that is not FakeByte(epoch, step, rank, i); `size`
-// where all are. Tests that ask byte by byte take most of their time for it.
+// The first byte of a payload that is not FakeByte(epoch, step, rank, i);
+// `size` where all are. Tests that ask byte by byte take most of their time for
+// it.
 uint64_t FirstWrongByte(const void* payload, uint64_t size, uint64_t epoch,
                         uint64_t step, uint32_t rank);
 
-class FakeEngine final : public Engine {
+class FakeEngine final : public pipeline::Engine {
  public:
   struct Config {
     ByteBudget* budget = nullptr;  // not owned
@@ -45,7 +46,7 @@ class FakeEngine final : public Engine {
     std::string fingerprint = "fingerprint-a";
     std::string plan_hash = "plan-a";
     std::string decoder_digest = "decoders-a";
-    DatasetCatalog catalog;
+    pipeline::DatasetCatalog catalog;
     // Off: payloads keep what memory holds (for benchmarks).
     bool fill = true;
     // Payloads are this instead, again and again, with the step in the first
@@ -53,10 +54,10 @@ class FakeEngine final : public Engine {
     // benchmarks). Not empty.
     std::shared_ptr<const std::string> copy_of;
     // Where ordinary payloads come from; null: the system.
-    std::shared_ptr<BufferPool> pool;
+    std::shared_ptr<batch::BufferPool> pool;
     // Ready batches share this payload instead of having one each, outside of
     // the budget (for benchmarks).
-    std::shared_ptr<BatchPayload> shared_payload;
+    std::shared_ptr<batch::BatchPayload> shared_payload;
     // A run that comes to this step ends with `fail_status`.
     uint64_t fail_at_step = UINT64_MAX;
     absl::Status fail_status;
@@ -67,15 +68,17 @@ class FakeEngine final : public Engine {
   explicit FakeEngine(Config config);
   ~FakeEngine() override;
 
-  const DatasetCatalog& catalog() const override { return config_.catalog; }
-  absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
+  const pipeline::DatasetCatalog& catalog() const override {
+    return config_.catalog;
+  }
+  absl::StatusOr<std::shared_ptr<const pipeline::Pipeline>> Open(
       const PipelineSpec& spec) override;
   // On the engine's thread, as the real one does what is not cached.
-  void OpenAsync(const PipelineSpec& spec, const Caller& caller,
+  void OpenAsync(const PipelineSpec& spec, const pipeline::Caller& caller,
                  std::function<bool()> wanted, Opened opened) override;
   absl::StatusOr<std::unique_ptr<Run>> Start(
-      std::shared_ptr<const Pipeline> pipeline, const StepRange& range,
-      Callbacks callbacks) override;
+      std::shared_ptr<const pipeline::Pipeline> pipeline,
+      const pipeline::StepRange& range, Callbacks callbacks) override;
   Stats stats() const override;
   std::string decoder_digest() const override { return config_.decoder_digest; }
   uint64_t batch_budget_bytes() const override {

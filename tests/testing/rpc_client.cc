@@ -20,7 +20,7 @@ RpcClient::RpcClient(const std::string& address) {
 absl::StatusOr<OpenResponse> RpcClient::Open(const PipelineSpec& spec,
                                              uint32_t world_size) {
   OpenRequest request;
-  request.set_protocol_version(kProtocolVersion);
+  request.set_protocol_version(wire::kProtocolVersion);
   *request.mutable_spec() = spec;
   request.set_world_size(world_size);
   grpc::ClientContext context;
@@ -34,7 +34,7 @@ absl::StatusOr<OpenResponse> RpcClient::Open(const PipelineSpec& spec,
 GetBatchesRequest RpcClient::Request(const OpenResponse& plan,
                                      uint64_t first_step, uint64_t step_count) {
   GetBatchesRequest request;
-  request.set_protocol_version(kProtocolVersion);
+  request.set_protocol_version(wire::kProtocolVersion);
   *request.mutable_resolved_spec() = plan.resolved_spec();
   request.set_plan_hash(plan.plan_hash());
   request.set_expected_fingerprint(plan.fingerprint());

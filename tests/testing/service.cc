@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/receive/server_queries.h"
 #include "client/receive/open_host_loader.h"
+#include "client/receive/server_queries.h"
 #include "common/status_macros.h"
 #include "tests/testing/digits.h"
 
@@ -54,7 +54,10 @@ void ServiceTest::Kill(ServerProcess& server) {
 }
 
 GetStatusResponse ServiceTest::StatusOf(const ServerProcess& server) {
-  return GetServerStatus(server.address()).value().front().status.value();
+  return receive::GetServerStatus(server.address())
+      .value()
+      .front()
+      .status.value();
 }
 
 std::string ServiceTest::EndpointOf(const ServerProcess& first,
@@ -97,12 +100,12 @@ HostLoaderOptions ServiceTest::Options(const std::string& endpoint,
 
 std::unique_ptr<HostLoader> ServiceTest::Open(
     const HostLoaderOptions& options) {
-  return OpenHostLoader(options).value();
+  return receive::OpenHostLoader(options).value();
 }
 
-EpochAudit ServiceTest::ReceiveEpoch(HostLoader& loader, uint64_t steps,
-                                     const std::function<void()>& disturb) {
-  EpochAudit audit;
+cli::EpochAudit ServiceTest::ReceiveEpoch(
+    HostLoader& loader, uint64_t steps, const std::function<void()>& disturb) {
+  cli::EpochAudit audit;
   for (uint64_t step = 0; step < steps; ++step) {
     if (step == steps / 2) disturb();
     const absl::StatusOr<HostBatch> batch = loader.Next();
@@ -116,8 +119,8 @@ EpochAudit ServiceTest::ReceiveEpoch(HostLoader& loader, uint64_t steps,
   return audit;
 }
 
-void ServiceTest::ExpectSameEpoch(const EpochAudit& audit,
-                                  const EpochAudit& expected,
+void ServiceTest::ExpectSameEpoch(const cli::EpochAudit& audit,
+                                  const cli::EpochAudit& expected,
                                   uint64_t samples) {
   EXPECT_EQ(audit.samples(), samples);
   EXPECT_EQ(audit.distinct(), samples);

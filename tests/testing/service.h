@@ -79,12 +79,13 @@ class ServiceTest : public ::testing::Test {
   // Receives the `steps` of an epoch, checks that they come in order, and calls
   // `disturb` before the step in the middle. Returns the audit of the epoch. An
   // error fails the test, and the audit ends there.
-  static EpochAudit ReceiveEpoch(
+  static cli::EpochAudit ReceiveEpoch(
       HostLoader& loader, uint64_t steps,
       const std::function<void()>& disturb = [] {});
   // All samples once, in the same order, with the same bytes.
-  static void ExpectSameEpoch(const EpochAudit& audit,
-                              const EpochAudit& expected, uint64_t samples);
+  static void ExpectSameEpoch(const cli::EpochAudit& audit,
+                              const cli::EpochAudit& expected,
+                              uint64_t samples);
 
   // The bytes of the next `steps` batches; calls `disturb` as ReceiveEpoch()
   // does. An error ends the test as failed.

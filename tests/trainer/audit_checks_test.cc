@@ -11,7 +11,7 @@
 #include "client/audit/audit_record.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::AllOf;
@@ -21,10 +21,11 @@ void Log(const std::string& path, uint64_t attempt, uint64_t batches) {
   AuditRun run;
   run.set_attempt(attempt);
   run.set_steps_per_epoch(100);
-  auto writer = AuditWriter::Open(path, run);
+  auto writer = audit::AuditWriter::Open(path, run);
   ASSERT_TRUE(writer.ok()) << writer.status();
   for (uint64_t step = 0; step < batches; ++step) {
-    ASSERT_TRUE((*writer)->Append({0, step}, AuditRecord{.samples = 8}).ok());
+    ASSERT_TRUE(
+        (*writer)->Append({0, step}, audit::AuditRecord{.samples = 8}).ok());
   }
 }
 
@@ -57,4 +58,4 @@ TEST(AuditComplete, MissesWhatADiskHadNoRoomFor) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -8,7 +8,7 @@
 
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST(BadSampleWatch, NamesTheSampleWhereNoRowIsKnown) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -16,7 +16,7 @@
 #include "trainer/losses/loss.h"
 #include "trainer/losses/target_form.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::HasSubstr;
@@ -32,7 +32,7 @@ TensorSpec* Add(OpenResponse& plan, const std::string& name, DType dtype,
 }
 
 BatchReader Make(const OpenResponse& plan,
-                 LossKind loss = LossKind::kCrossEntropy,
+                 losses::LossKind loss = losses::LossKind::kCrossEntropy,
                  const std::string& target = "") {
   auto reader = BatchReader::Make(plan, {.target = target, .loss = loss});
   EXPECT_TRUE(reader.ok()) << reader.status();
@@ -238,43 +238,46 @@ Batch OfRows(int64_t rows) {
   return batch;
 }
 
-TEST(TargetForm, IsWhatTheLossLearns) {
-  const auto form = [](LossKind loss, DType dtype, std::vector<int64_t> shape,
-                       int64_t classes) {
+TEST(losses::TargetForm, IsWhatTheLossLearns) {
+  const auto form = [](losses::LossKind loss, DType dtype,
+                       std::vector<int64_t> shape, int64_t classes) {
     OpenResponse plan;
     Add(plan, "y", dtype, shape, classes);
-    return FormOf(plan.tensors(0), {.loss = loss});
+    return losses::FormOf(plan.tensors(0), {.loss = loss});
   };
-  const auto one_hot = form(LossKind::kBceWithLogits, DTYPE_INT64, {}, 7);
+  const auto one_hot =
+      form(losses::LossKind::kBceWithLogits, DTYPE_INT64, {}, 7);
   ASSERT_TRUE(one_hot.ok()) << one_hot.status();
-  EXPECT_EQ(one_hot->kind, TargetForm::kOneHot);
+  EXPECT_EQ(one_hot->kind, losses::TargetForm::kOneHot);
   EXPECT_EQ(one_hot->outputs, 7);
   EXPECT_TRUE(one_hot->judges_classes);
-  const auto many = form(LossKind::kBceWithLogits, DTYPE_UINT8, {12}, 0);
+  const auto many =
+      form(losses::LossKind::kBceWithLogits, DTYPE_UINT8, {12}, 0);
   ASSERT_TRUE(many.ok()) << many.status();
-  EXPECT_EQ(many->kind, TargetForm::kValues);
+  EXPECT_EQ(many->kind, losses::TargetForm::kValues);
   EXPECT_EQ(many->outputs, 12);
   EXPECT_FALSE(many->judges_classes);
-  const auto numbers = form(LossKind::kMse, DTYPE_FLOAT64, {2, 3}, 0);
+  const auto numbers = form(losses::LossKind::kMse, DTYPE_FLOAT64, {2, 3}, 0);
   ASSERT_TRUE(numbers.ok()) << numbers.status();
   EXPECT_EQ(numbers->outputs, 6);
-  EXPECT_EQ(form(LossKind::kMse, DTYPE_FLOAT32, {}, 0)->outputs, 1);
-  const auto own = form(LossKind::kTorchScript, DTYPE_INT32, {}, 7);
-  EXPECT_EQ(own->kind, TargetForm::kClasses);
+  EXPECT_EQ(form(losses::LossKind::kMse, DTYPE_FLOAT32, {}, 0)->outputs, 1);
+  const auto own = form(losses::LossKind::kTorchScript, DTYPE_INT32, {}, 7);
+  EXPECT_EQ(own->kind, losses::TargetForm::kClasses);
 
-  const auto refusal = [&](LossKind loss, DType dtype,
+  const auto refusal = [&](losses::LossKind loss, DType dtype,
                            std::vector<int64_t> shape, int64_t classes) {
     return std::string(form(loss, dtype, shape, classes).status().message());
   };
-  EXPECT_THAT(refusal(LossKind::kMse, DTYPE_INT64, {}, 10),
+  EXPECT_THAT(refusal(losses::LossKind::kMse, DTYPE_INT64, {}, 10),
               HasSubstr("--loss=cross_entropy"));
-  EXPECT_THAT(refusal(LossKind::kMse, DTYPE_FLOAT32, {-1}, 0),
+  EXPECT_THAT(refusal(losses::LossKind::kMse, DTYPE_FLOAT32, {-1}, 0),
               HasSubstr("no fixed shape"));
-  EXPECT_THAT(refusal(LossKind::kMse, DTYPE_FLOAT32, {0}, 0),
+  EXPECT_THAT(refusal(losses::LossKind::kMse, DTYPE_FLOAT32, {0}, 0),
               HasSubstr("no values"));
-  EXPECT_THAT(refusal(LossKind::kMse, DTYPE_FLOAT32, {1 << 20, 1 << 20}, 0),
-              HasSubstr("more than"));
-  EXPECT_THAT(refusal(LossKind::kCrossEntropy, DTYPE_UINT8, {12}, 0),
+  EXPECT_THAT(
+      refusal(losses::LossKind::kMse, DTYPE_FLOAT32, {1 << 20, 1 << 20}, 0),
+      HasSubstr("more than"));
+  EXPECT_THAT(refusal(losses::LossKind::kCrossEntropy, DTYPE_UINT8, {12}, 0),
               HasSubstr("--loss=bce_with_logits"));
 }
 
@@ -289,26 +292,28 @@ TEST(BatchReader, GivesTargetsInTheFormOfTheLoss) {
   batch.tensors.push_back({"z", at::arange(8, torch::kDouble).view({2, 2, 2})});
   batch.tensors.push_back({"w", torch::tensor({5, -3}, torch::kShort)});
   EXPECT_TRUE(torch::equal(
-      Make(plan, LossKind::kBceWithLogits).Target(batch),
+      Make(plan, losses::LossKind::kBceWithLogits).Target(batch),
       torch::tensor({0, 0, 1, 0, 1, 0, 0, 0}, torch::kFloat).view({2, 4})));
-  EXPECT_TRUE(torch::equal(Make(plan, LossKind::kMse, "z").Target(batch),
-                           at::arange(8, torch::kFloat).view({2, 1, 2, 2})));
-  EXPECT_TRUE(torch::equal(Make(plan, LossKind::kMse, "w").Target(batch),
-                           torch::tensor({5, -3}, torch::kFloat).view({2, 1})));
+  EXPECT_TRUE(
+      torch::equal(Make(plan, losses::LossKind::kMse, "z").Target(batch),
+                   at::arange(8, torch::kFloat).view({2, 1, 2, 2})));
+  EXPECT_TRUE(
+      torch::equal(Make(plan, losses::LossKind::kMse, "w").Target(batch),
+                   torch::tensor({5, -3}, torch::kFloat).view({2, 1})));
   batch.tensors[0].tensor = torch::tensor({-100, 2}, torch::kLong);
   EXPECT_TRUE(torch::equal(
-      Make(plan, LossKind::kBceWithLogits).Target(batch),
+      Make(plan, losses::LossKind::kBceWithLogits).Target(batch),
       torch::tensor({0, 0, 0, 0, 0, 0, 1, 0}, torch::kFloat).view({2, 4})))
       << "a row without a sample";
   batch.tensors[0].tensor = torch::tensor({2, 4}, torch::kByte);
-  EXPECT_ANY_THROW(Make(plan, LossKind::kBceWithLogits).Target(batch))
+  EXPECT_ANY_THROW(Make(plan, losses::LossKind::kBceWithLogits).Target(batch))
       << "a label outside of the classes";
 }
 
-std::unique_ptr<Loss> Learn(const std::string& name) {
-  const auto parsed = ParseLossName(name);
+std::unique_ptr<losses::Loss> Learn(const std::string& name) {
+  const auto parsed = losses::ParseLossName(name);
   EXPECT_TRUE(parsed.ok()) << parsed.status();
-  auto loss = MakeLoss(*parsed, torch::kCPU);
+  auto loss = losses::MakeLoss(*parsed, torch::kCPU);
   EXPECT_TRUE(loss.ok()) << loss.status();
   return *std::move(loss);
 }
@@ -318,7 +323,7 @@ const char kLosses[] = "tests/testdata/trainer/models/";
 // Outputs and target follow from sines; the numbers are of Python's torch:
 // binary_cross_entropy_with_logits, mse_loss and smooth_l1_loss of the rows
 // 0, 2 and 3, with reduction="mean", times 3.
-TEST(Loss, IsThatOfPythonOverTheRowsThatCount) {
+TEST(losses::Loss, IsThatOfPythonOverTheRowsThatCount) {
   const torch::Tensor outputs =
       at::sin(at::arange(20, torch::kFloat)).view({4, 5}) * 3;
   const torch::Tensor target =
@@ -362,7 +367,7 @@ TEST(Loss, IsThatOfPythonOverTheRowsThatCount) {
   }
 }
 
-TEST(Loss, TakesOneNumberARowWithoutItsDimension) {
+TEST(losses::Loss, TakesOneNumberARowWithoutItsDimension) {
   const torch::Tensor target = torch::tensor({1., 2., 4.}, torch::kFloat);
   const torch::Tensor outputs = torch::tensor({0., 2., 1.}, torch::kFloat);
   EXPECT_EQ(Learn("mse")
@@ -373,19 +378,19 @@ TEST(Loss, TakesOneNumberARowWithoutItsDimension) {
       outputs, target.slice(0, 0, 2).view({2, 1}), OfRows(2), 0));
 }
 
-TEST(Loss, RefusesFilesThatAreNoLosses) {
+TEST(losses::Loss, RefusesFilesThatAreNoLosses) {
   const auto refusal = [](const std::string& file) {
-    const auto loss =
-        MakeLoss({.kind = LossKind::kTorchScript, .file = file}, torch::kCPU);
+    const auto loss = losses::MakeLoss(
+        {.kind = losses::LossKind::kTorchScript, .file = file}, torch::kCPU);
     EXPECT_FALSE(loss.ok());
     return std::string(loss.status().message());
   };
   EXPECT_THAT(refusal(std::string(kLosses) + "weighted_loss.pt"),
               HasSubstr("weights of its own"));
   EXPECT_THAT(refusal("/no/such/loss.pt"), HasSubstr("/no/such/loss.pt"));
-  EXPECT_FALSE(ParseLossName("hinge").ok());
-  EXPECT_FALSE(ParseLossName("torchscript:").ok());
+  EXPECT_FALSE(losses::ParseLossName("hinge").ok());
+  EXPECT_FALSE(losses::ParseLossName("torchscript:").ok());
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

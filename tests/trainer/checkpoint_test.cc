@@ -23,7 +23,7 @@ extern "C" const char* __lsan_default_suppressions() {
   return "leak:mz_zip_reader_init\n";
 }
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::AllOf;
@@ -39,14 +39,14 @@ struct Training {
                     const std::string& precision = "float16")
       : updater(Options(optimizer, precision), model->parameters(),
                 torch::kCPU) {}
-  static Updater::Options Options(const std::string& optimizer,
-                                  const std::string& precision) {
+  static optim::Updater::Options Options(const std::string& optimizer,
+                                         const std::string& precision) {
     TrainerConfig config;
     config.optimizer = optimizer;
     config.precision = precision;
     if (precision == "float16") config.ema = 0.5;
     config.lr = 0.1;
-    return UpdaterOptions(config, BatchGroups(100, 1));
+    return optim::UpdaterOptions(config, optim::BatchGroups(100, 1));
   }
   void Step() {
     updater.ClearGradients();
@@ -54,7 +54,7 @@ struct Training {
     updater.Step(steps++, 1);
   }
   torch::nn::Linear model{3, 2};
-  Updater updater;
+  optim::Updater updater;
   uint64_t steps = 0;
 };
 
@@ -105,8 +105,8 @@ TEST_F(Checkpoint, GivesBackWhatWasWritten) {
   training.Step();
   other.Step();
   EXPECT_TRUE(torch::equal(other.model->weight, training.model->weight));
-  const NamedParts expected = training.updater.State();
-  const NamedParts state = other.updater.State();
+  const optim::NamedParts expected = training.updater.State();
+  const optim::NamedParts state = other.updater.State();
   ASSERT_EQ(state.size(), expected.size());
   for (size_t i = 0; i < state.size(); ++i) {
     ASSERT_EQ(state[i].second.size(), expected[i].second.size());
@@ -125,14 +125,14 @@ TEST_F(Checkpoint, LeavesPartsThatTheFileLacksAsTheyAre) {
   Training other("sgd", "float16");
   ASSERT_TRUE(Restore(other).ok());
   EXPECT_TRUE(torch::equal(other.model->weight, training.model->weight));
-  EXPECT_EQ(other.updater.scaler()->scale(), GradScaler::kFirstScale);
+  EXPECT_EQ(other.updater.scaler()->scale(), optim::GradScaler::kFirstScale);
 }
 
 TEST_F(Checkpoint, KeepsTheLayoutOfTheModelThatIsThere) {
   torch::nn::Conv2d plain(torch::nn::Conv2dOptions(3, 4, 3));
   ASSERT_TRUE(WriteCheckpoint(path_, Info(), *plain, {}).ok());
   torch::nn::Conv2d other(torch::nn::Conv2dOptions(3, 4, 3));
-  UseChannelsLast(*other);
+  models::UseChannelsLast(*other);
   const auto strides = other->weight.strides().vec();
   ASSERT_NE(strides, plain->weight.strides().vec());
   ASSERT_TRUE(RestoreCheckpoint(path_, *other, {}).ok());
@@ -247,10 +247,10 @@ TEST_F(Checkpoint, RefusesAnEntryOfWhichABitIsFlipped) {
   training.Step();
   ASSERT_TRUE(Write(training).ok());
   const std::string whole = testing::ReadFile(path_);
-  const auto entries = ParseZip(whole);
+  const auto entries = weights::ParseZip(whole);
   ASSERT_TRUE(entries.ok()) << entries.status();
   size_t flipped = 0;
-  for (const ZipEntry& entry : *entries) {
+  for (const weights::ZipEntry& entry : *entries) {
     if (entry.compressed || entry.data.empty()) continue;
     std::string damaged = whole;
     const size_t place = entry.data.data() - whole.data();
@@ -312,4 +312,4 @@ TEST_F(Checkpoint, RefusesAFolder) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

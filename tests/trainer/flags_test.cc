@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::ElementsAre;
@@ -151,4 +151,4 @@ TEST(TrainFlagsTest, HelpAndVersionNeedNoOtherFlag) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -11,7 +11,7 @@
 
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::AllOf;
@@ -147,4 +147,4 @@ TEST_F(Launcher, SaysThatAProgramDoesNotStart) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

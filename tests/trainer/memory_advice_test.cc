@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(MemoryAdvice, AdmitsWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

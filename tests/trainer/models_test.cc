@@ -11,7 +11,7 @@
 #include "trainer/class_loss.h"
 #include "trainer/models/model.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::millrace::testing::ExpectClose;
@@ -21,28 +21,32 @@ using ::millrace::testing::Images;
 
 using ::testing::HasSubstr;
 
-std::shared_ptr<Classifier> Make(const std::string& name, ImageShape shape,
-                                 int64_t classes) {
-  auto model = MakeModel(name, shape, classes);
+std::shared_ptr<models::Classifier> Make(const std::string& name,
+                                         models::ImageShape shape,
+                                         int64_t classes) {
+  auto model = models::MakeModel(name, shape, classes);
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
 
-std::string Refusal(const std::string& name, ImageShape shape,
+std::string Refusal(const std::string& name, models::ImageShape shape,
                     int64_t classes) {
-  auto model = MakeModel(name, shape, classes);
+  auto model = models::MakeModel(name, shape, classes);
   EXPECT_TRUE(absl::IsInvalidArgument(model.status())) << model.status();
   return std::string(model.status().message());
 }
 
 // The counts that torchvision's documentation and the papers give.
 TEST(Models, HaveAsManyParametersAsTheirDefinition) {
-  EXPECT_EQ(CountParameters(*Make("resnet18", {3, 224, 224}, 1000)), 11689512);
-  EXPECT_EQ(CountParameters(*Make("resnet34", {3, 224, 224}, 1000)), 21797672);
-  EXPECT_EQ(CountParameters(*Make("resnet50", {3, 224, 224}, 1000)), 25557032);
-  EXPECT_EQ(CountParameters(*Make("mlp", {1, 28, 28}, 10)),
+  EXPECT_EQ(models::CountParameters(*Make("resnet18", {3, 224, 224}, 1000)),
+            11689512);
+  EXPECT_EQ(models::CountParameters(*Make("resnet34", {3, 224, 224}, 1000)),
+            21797672);
+  EXPECT_EQ(models::CountParameters(*Make("resnet50", {3, 224, 224}, 1000)),
+            25557032);
+  EXPECT_EQ(models::CountParameters(*Make("mlp", {1, 28, 28}, 10)),
             784 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10);
-  EXPECT_EQ(CountParameters(*Make("cnn", {1, 28, 28}, 10)),
+  EXPECT_EQ(models::CountParameters(*Make("cnn", {1, 28, 28}, 10)),
             (9 * 32 + 32) + (9 * 32 * 64 + 64) + (64 * 49 * 128 + 128) +
                 (128 * 10 + 10));
 }
@@ -69,7 +73,7 @@ TEST(Models, ComputeWhatTorchvisionComputes) {
       const auto found = golden.find(name + " " + what);
       return found == golden.end() ? std::vector<double>() : found->second;
     };
-    EXPECT_EQ(CountParameters(*Make(name, {3, 64, 64}, 1000)),
+    EXPECT_EQ(models::CountParameters(*Make(name, {3, 64, 64}, 1000)),
               expected("parameters").at(0));
     auto model = Make(name, {3, 64, 64}, 10);
     Fill(*model);
@@ -160,7 +164,7 @@ TEST(Models, ComputeTheSameWithWeightsInTheOtherLayout) {
   model->eval();
   const torch::Tensor images = torch::rand({2, 3, 64, 64});
   const torch::Tensor before = model->forward(images);
-  UseChannelsLast(*model);
+  models::UseChannelsLast(*model);
   for (const auto& named : model->named_parameters()) {
     if (named.value().dim() != 4) continue;
     EXPECT_EQ(named.value().stride(1), 1) << named.key();
@@ -174,14 +178,14 @@ TEST(Models, ComputeTheSameWithWeightsInTheOtherLayout) {
 // The mlp named models that then refused the data, too, and the resnets took
 // vectors for images.
 TEST(Models, NameOtherModelsThatTakeTheData) {
-  const ImageShape kShapes[] = {{1, 1, 16},    {16, 1, 1},   {1, 1, 784},
-                                {1, 28, 28},   {3, 32, 32},  {1, 4, 300},
-                                {3, 512, 512}, {1, 7, 1000}, {4, 14, 14}};
-  for (const ImageShape& shape : kShapes) {
+  const models::ImageShape kShapes[] = {
+      {1, 1, 16},  {16, 1, 1},    {1, 1, 784},  {1, 28, 28}, {3, 32, 32},
+      {1, 4, 300}, {3, 512, 512}, {1, 7, 1000}, {4, 14, 14}};
+  for (const models::ImageShape& shape : kShapes) {
     SCOPED_TRACE(
         absl::StrCat(shape.channels, "x", shape.height, "x", shape.width));
     for (const std::string name : {"mlp", "cnn", "resnet18", "resnet50"}) {
-      const auto model = MakeModel(name, shape, 10);
+      const auto model = models::MakeModel(name, shape, 10);
       if (model.ok()) {
         torch::NoGradGuard no_grad;
         (*model)->eval();
@@ -198,7 +202,7 @@ TEST(Models, NameOtherModelsThatTakeTheData) {
       for (const char* other : {"mlp", "cnn", "resnet18"}) {
         EXPECT_EQ(
             why.find(absl::StrCat("--model=", other)) != std::string::npos,
-            MakeModel(other, shape, 10).ok())
+            models::MakeModel(other, shape, 10).ok())
             << name << " names " << other << ": " << why;
       }
     }
@@ -216,4 +220,4 @@ TEST(Models, RefuseDataThatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -29,7 +29,7 @@ std::string Nm(const std::string& which) {
 }
 
 TEST(NcclLoader, NamesTheFilesThatAreMissing) {
-  auto make = LoadNccl({"/no/such/one.so", "/no/such/two.so"});
+  auto make = ddp::LoadNccl({"/no/such/one.so", "/no/such/two.so"});
   EXPECT_EQ(make.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(make.status().message()),
               AllOf(HasSubstr("/no/such/one.so"), HasSubstr("/no/such/two.so"),
@@ -38,9 +38,9 @@ TEST(NcclLoader, NamesTheFilesThatAreMissing) {
 
 TEST(NcclLoader, LooksBesideLibtorchAndBesideTheProgram) {
   ASSERT_EQ(torch::zeros({1}).numel(), 1) << "libtorch is linked";
-  const auto paths = NcclPluginPaths();
+  const auto paths = ddp::NcclPluginPaths();
   ASSERT_EQ(paths.size(), 3u);
-  EXPECT_EQ(paths[0], LibtorchFolder() + "/libmillrace_nccl.so");
+  EXPECT_EQ(paths[0], device::LibtorchFolder() + "/libmillrace_nccl.so");
   for (const std::string& path : paths) {
     EXPECT_THAT(path, ::testing::EndsWith("lib/libmillrace_nccl.so"));
   }
@@ -48,7 +48,7 @@ TEST(NcclLoader, LooksBesideLibtorchAndBesideTheProgram) {
 
 TEST(NcclLoader, SaysThatTheCudaPartOfLibtorchIsMissing) {
   // This process never opens libtorch_cuda.so, GPU or not.
-  auto make = LoadNccl({PlugIn()});
+  auto make = ddp::LoadNccl({PlugIn()});
   EXPECT_EQ(make.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(make.status().message()),
               AllOf(HasSubstr("undefined symbol"),
@@ -56,11 +56,12 @@ TEST(NcclLoader, SaysThatTheCudaPartOfLibtorchIsMissing) {
 }
 
 TEST(NcclLoader, TellsWhatThePlugInTells) {
-  MakeNcclBackend* make = [](const NcclRequest* request, NcclReply* reply) {
+  ddp::MakeNcclBackend* make = [](const ddp::NcclRequest* request,
+                                  ddp::NcclReply* reply) {
     reply->error = "no GPU is number " + std::to_string(request->device);
     return 1;
   };
-  auto backend = ConnectNccl(make, {.rank = 3, .size = 8, .device = 5});
+  auto backend = ddp::ConnectNccl(make, {.rank = 3, .size = 8, .device = 5});
   EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(backend.status().message()),
               AllOf(HasSubstr("rank 3 of 8"), HasSubstr("number 5")));
@@ -71,7 +72,7 @@ TEST(NcclPlugIn, ExportsItsFunctionAndNothingElse) {
   std::string address, type, name, more;
   ASSERT_TRUE(lines >> address >> type >> name);
   EXPECT_EQ(type, "T");
-  EXPECT_EQ(name, kMakeNcclBackend);
+  EXPECT_EQ(name, ddp::kMakeNcclBackend);
   EXPECT_FALSE(lines >> more) << more;
 }
 

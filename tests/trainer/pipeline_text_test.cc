@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 PipelineSpec Spec(const std::string& text) {
@@ -59,4 +59,4 @@ TEST(DifferenceOfPipelines, CallsAnOperatorByItsName) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

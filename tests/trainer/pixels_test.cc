@@ -21,7 +21,7 @@
 #include "trainer/models/model.h"
 #include "trainer/pixel_scores.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::millrace::testing::ExpectClose;
@@ -30,19 +30,21 @@ using ::millrace::testing::Golden;
 using ::millrace::testing::Images;
 using ::testing::HasSubstr;
 
-std::shared_ptr<Classifier> MakeUNet(int64_t channels, int64_t outputs) {
-  auto model = MakeModel("unet", {channels, 22, 13}, outputs);
+std::shared_ptr<models::Classifier> MakeUNet(int64_t channels,
+                                             int64_t outputs) {
+  auto model = models::MakeModel("unet", {channels, 22, 13}, outputs);
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
 
-TEST(UNet, ComputesWhatPythonComputes) {
+TEST(models::UNet, ComputesWhatPythonComputes) {
   const auto golden = Golden("pixels.txt");
   for (const bool channels_last : {false, true}) {
     const auto model = MakeUNet(3, 2);
-    EXPECT_EQ(CountParameters(*model), golden.at("unet parameters").at(0));
+    EXPECT_EQ(models::CountParameters(*model),
+              golden.at("unet parameters").at(0));
     Fill(*model);
-    if (channels_last) UseChannelsLast(*model);
+    if (channels_last) models::UseChannelsLast(*model);
     const torch::Tensor output = model->forward(Images({2, 3, 22, 13}));
     EXPECT_EQ(output.sizes(), (std::vector<int64_t>{2, 2, 22, 13}));
     ExpectClose(output.contiguous(), golden.at("unet output"), 1e-4, "output");
@@ -55,10 +57,10 @@ TEST(UNet, ComputesWhatPythonComputes) {
   }
 }
 
-TEST(UNet, TakesAnySizeFromEightPixelsOn) {
+TEST(models::UNet, TakesAnySizeFromEightPixelsOn) {
   const torch::NoGradGuard no_grad;
   const auto model = MakeUNet(1, 3);
-  const auto graph = GraphOf(model);
+  const auto graph = models::GraphOf(model);
   for (const auto& [height, width] :
        {std::pair<int64_t, int64_t>{8, 8}, {9, 15}, {33, 16}}) {
     const torch::Tensor images = Images({2, 1, height, width});
@@ -68,7 +70,7 @@ TEST(UNet, TakesAnySizeFromEightPixelsOn) {
       EXPECT_TRUE(torch::allclose(graph->forward(images), output, 1e-4, 1e-5));
     }
   }
-  const auto refused = MakeModel("unet", {1, 7, 64}, 3);
+  const auto refused = models::MakeModel("unet", {1, 7, 64}, 3);
   EXPECT_THAT(std::string(refused.status().message()),
               HasSubstr("8x8 pixels or more"));
 }
@@ -99,9 +101,10 @@ Batch OfRows(int64_t rows, std::vector<bool> valid = {}) {
   return batch;
 }
 
-std::unique_ptr<Loss> Learn(const std::string& name,
-                            std::optional<int64_t> ignore_value = {}) {
-  auto loss = MakeLoss(*ParseLossName(name), torch::kCPU, ignore_value);
+std::unique_ptr<losses::Loss> Learn(const std::string& name,
+                                    std::optional<int64_t> ignore_value = {}) {
+  auto loss =
+      losses::MakeLoss(*losses::ParseLossName(name), torch::kCPU, ignore_value);
   EXPECT_TRUE(loss.ok()) << loss.status();
   return *std::move(loss);
 }
@@ -177,7 +180,7 @@ std::string Thrown(const std::string& loss, const torch::Tensor& outputs,
     Learn(loss)->Sum(outputs, target, OfRows(outputs.size(0)), 0);
   } catch (const c10::Error& error) {
     return error.what_without_backtrace();
-  } catch (const TargetError& error) {
+  } catch (const losses::TargetError& error) {
     return error.what();
   }
   return "";
@@ -264,7 +267,7 @@ BatchReader Make(const OpenResponse& plan, BatchReader::Options options) {
 TEST(BatchReader, LearnsAMaskWhereNothingHasClasses) {
   const OpenResponse plan = PlanOfMasks();
   const BatchReader reader = Make(plan, {.classes = 3, .ignore_value = 255});
-  EXPECT_EQ(reader.form().kind, TargetForm::kPixelClasses);
+  EXPECT_EQ(reader.form().kind, losses::TargetForm::kPixelClasses);
   EXPECT_EQ(reader.form().channels, 3);
   EXPECT_EQ(reader.form().height, 4);
   EXPECT_EQ(reader.form().width, 5);
@@ -278,8 +281,9 @@ TEST(BatchReader, LearnsAMaskWhereNothingHasClasses) {
   EXPECT_TRUE(torch::equal(reader.Target(batch), expected.view({2, 4, 5})));
 
   // 0 and 1 without a number of classes.
-  const BatchReader yes_no = Make(plan, {.loss = LossKind::kBceWithLogits});
-  EXPECT_EQ(yes_no.form().kind, TargetForm::kValues);
+  const BatchReader yes_no =
+      Make(plan, {.loss = losses::LossKind::kBceWithLogits});
+  EXPECT_EQ(yes_no.form().kind, losses::TargetForm::kValues);
   EXPECT_EQ(yes_no.form().channels, 1);
   EXPECT_EQ(yes_no.Target(batch).sizes(), (std::vector<int64_t>{2, 1, 4, 5}));
 
@@ -289,15 +293,16 @@ TEST(BatchReader, LearnsAMaskWhereNothingHasClasses) {
   EXPECT_THAT(refusal({}), HasSubstr("give --classes=N"));
   EXPECT_THAT(refusal({.input = "mask",
                        .target = "image",
-                       .loss = LossKind::kCrossEntropy,
+                       .loss = losses::LossKind::kCrossEntropy,
                        .classes = 3}),
               HasSubstr("neither a class index"));
 }
 
 TEST(BatchReader, GivesAnImageAsATargetInPlanes) {
   OpenResponse plan = PlanOfMasks();
-  const BatchReader reader =
-      Make(plan, {.input = "image", .target = "image", .loss = LossKind::kMse});
+  const BatchReader reader = Make(
+      plan,
+      {.input = "image", .target = "image", .loss = losses::LossKind::kMse});
   Batch batch;
   const torch::Tensor image = at::rand({2, 4, 5, 3});
   batch.tensors.push_back({"image", image});
@@ -346,7 +351,7 @@ TEST(BatchReader, GivesWhatIsNoImageInTheShapeThatTheDataHave) {
     y->set_dtype(DTYPE_INT16);
     y->set_num_classes(3);
     const BatchReader reader = Make(plan, {.as_stored = true});
-    EXPECT_EQ(reader.form_of_input(), (InputForm{c.shape, c.given}));
+    EXPECT_EQ(reader.form_of_input(), (models::InputForm{c.shape, c.given}));
     std::vector<int64_t> sizes = {2};
     sizes.insert(sizes.end(), c.shape.begin(), c.shape.end());
     const torch::Tensor values = at::ones(sizes, c.of_batch);
@@ -357,16 +362,17 @@ TEST(BatchReader, GivesWhatIsNoImageInTheShapeThatTheDataHave) {
 }
 
 TEST(CheckFit, FeedsWhatTheDataHave) {
-  const auto fit = [](const std::string& file, const InputForm& input,
-                      const TargetForm& form, const std::string& loss) {
-    auto model = MakeModel("torchscript:" + testing::ModelFile(file), {}, 3);
+  const auto fit = [](const std::string& file, const models::InputForm& input,
+                      const losses::TargetForm& form, const std::string& loss) {
+    auto model =
+        models::MakeModel("torchscript:" + testing::ModelFile(file), {}, 3);
     EXPECT_TRUE(model.ok()) << model.status();
-    const auto name = ParseLossName(loss);
+    const auto name = losses::ParseLossName(loss);
     return std::string(CheckFit(**model, *Learn(loss), input, form, name->kind,
                                 file, torch::kCPU)
                            .message());
   };
-  const TargetForm classes = {.outputs = 3, .classes = 3};
+  const losses::TargetForm classes = {.outputs = 3, .classes = 3};
   EXPECT_EQ(
       fit("of_vectors.pt", {{8}, torch::kFloat}, classes, "cross_entropy"), "");
   EXPECT_THAT(
@@ -374,18 +380,18 @@ TEST(CheckFit, FeedsWhatTheDataHave) {
       HasSubstr("given int64 zeros of shape [2, 8]"));
   EXPECT_EQ(fit("of_tokens.pt", {{6}, torch::kLong}, classes, "cross_entropy"),
             "");
-  const TargetForm pixels = {.kind = TargetForm::kPixelClasses,
-                             .outputs = 3 * 8 * 9,
-                             .classes = 3,
-                             .channels = 3,
-                             .height = 8,
-                             .width = 9};
-  const InputForm image = {{3, 8, 9}, torch::kFloat};
+  const losses::TargetForm pixels = {.kind = losses::TargetForm::kPixelClasses,
+                                     .outputs = 3 * 8 * 9,
+                                     .classes = 3,
+                                     .channels = 3,
+                                     .height = 8,
+                                     .width = 9};
+  const models::InputForm image = {{3, 8, 9}, torch::kFloat};
   EXPECT_EQ(fit("of_pixels.pt", image, pixels, "cross_entropy"), "");
   EXPECT_EQ(fit("of_pixels.pt", image, pixels,
                 "torchscript:" + testing::ModelFile("dice.pt")),
             "");
-  TargetForm larger = pixels;
+  losses::TargetForm larger = pixels;
   larger.height = 16;
   EXPECT_THAT(
       fit("of_pixels.pt", image, larger, "cross_entropy"),
@@ -394,4 +400,4 @@ TEST(CheckFit, FeedsWhatTheDataHave) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::AllOf;
@@ -100,4 +100,4 @@ TEST(GpuOf, RefusesMoreRanksThanGpus) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

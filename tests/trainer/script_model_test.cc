@@ -25,7 +25,7 @@
 #include "trainer/models/model_name.h"
 #include "trainer/weights/zip_archive.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::millrace::testing::ExpectClose;
@@ -36,17 +36,18 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr ImageShape kDigits = {.channels = 1, .height = 28, .width = 28};
+constexpr models::ImageShape kDigits = {
+    .channels = 1, .height = 28, .width = 28};
 
-std::shared_ptr<Classifier> Load(const std::string& file) {
-  auto model =
-      MakeModel("torchscript:" + ModelFile(file), kDigits, /*outputs=*/10);
+std::shared_ptr<models::Classifier> Load(const std::string& file) {
+  auto model = models::MakeModel("torchscript:" + ModelFile(file), kDigits,
+                                 /*outputs=*/10);
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
 
 std::string Refusal(const std::string& path) {
-  const auto model = MakeModel("torchscript:" + path, kDigits, 10);
+  const auto model = models::MakeModel("torchscript:" + path, kDigits, 10);
   EXPECT_FALSE(model.ok());
   return std::string(model.status().message());
 }
@@ -54,9 +55,9 @@ std::string Refusal(const std::string& path) {
 torch::Tensor Labels() { return torch::tensor({1, 7, 3, 0}, torch::kLong); }
 
 // Mean losses of a few steps of SGD; the last of them with half the rows.
-std::vector<double> Train(Classifier& model, const torch::Tensor& images,
-                          int steps, double rate) {
-  torch::optim::SGD optimizer(TrainableParameters(model),
+std::vector<double> Train(models::Classifier& model,
+                          const torch::Tensor& images, int steps, double rate) {
+  torch::optim::SGD optimizer(models::TrainableParameters(model),
                               torch::optim::SGDOptions(rate));
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
@@ -73,7 +74,7 @@ std::vector<double> Train(Classifier& model, const torch::Tensor& images,
   return losses;
 }
 
-TEST(ScriptModel, NamesItsWeightsAsPythonDoes) {
+TEST(models::ScriptModel, NamesItsWeightsAsPythonDoes) {
   const auto model = Load("small_cnn.pt");
   std::vector<std::string> names;
   for (const auto& named : model->named_parameters()) {
@@ -83,18 +84,18 @@ TEST(ScriptModel, NamesItsWeightsAsPythonDoes) {
                                  "features.1.weight", "features.1.bias",
                                  "head.weight", "head.bias"));
   EXPECT_EQ(model->named_buffers().size(), 3u);
-  EXPECT_EQ(CountParameters(*model), 4 * 9 + 4 + 8 + 640 + 10);
+  EXPECT_EQ(models::CountParameters(*model), 4 * 9 + 4 + 8 + 640 + 10);
 }
 
-TEST(ScriptModel, LearnsWhatPythonLearns) {
+TEST(models::ScriptModel, LearnsWhatPythonLearns) {
   const auto golden = Golden("script.txt");
   const torch::Tensor images = Images({4, 1, 28, 28});
   for (const char* file : {"small_cnn.pt", "traced_cnn.pt"}) {
     for (const bool graph : {false, true}) {
       SCOPED_TRACE(absl::StrCat(file, graph ? " as a graph" : ""));
       auto model = Load(file);
-      if (graph) model = GraphOf(model);
-      UseChannelsLast(*model);
+      if (graph) model = models::GraphOf(model);
+      models::UseChannelsLast(*model);
       if (file == std::string("small_cnn.pt")) {
         const torch::NoGradGuard no_grad;
         model->eval();
@@ -113,7 +114,7 @@ TEST(ScriptModel, LearnsWhatPythonLearns) {
   }
 }
 
-TEST(ScriptModel, DropsOutInTrainingOnly) {
+TEST(models::ScriptModel, DropsOutInTrainingOnly) {
   const auto model = Load("dropped.pt");
   const torch::NoGradGuard no_grad;
   const torch::Tensor images = Images({4, 1, 28, 28});
@@ -126,7 +127,7 @@ TEST(ScriptModel, DropsOutInTrainingOnly) {
   EXPECT_TRUE(torch::equal(model->forward(images), model->forward(images)));
 }
 
-TEST(ScriptModel, TakesWeightsFromAnArchiveOfLibtorch) {
+TEST(models::ScriptModel, TakesWeightsFromAnArchiveOfLibtorch) {
   const torch::Tensor images = Images({4, 1, 28, 28});
   const auto trained = Load("small_cnn.pt");
   Train(*trained, images, 3, 0.5);
@@ -146,9 +147,9 @@ TEST(ScriptModel, TakesWeightsFromAnArchiveOfLibtorch) {
   EXPECT_TRUE(torch::equal(trained->forward(images), other->forward(images)));
 }
 
-TEST(ScriptModel, TrainsOnlyWhatWantsAGradientAndSharedWeightsOnce) {
+TEST(models::ScriptModel, TrainsOnlyWhatWantsAGradientAndSharedWeightsOnce) {
   const auto model = Load("half_fixed.pt");
-  EXPECT_EQ(TrainableParameters(*model).size(), 3u);
+  EXPECT_EQ(models::TrainableParameters(*model).size(), 3u);
   const torch::Tensor fixed =
       model->named_parameters()["backbone.weight"].clone();
   const torch::Tensor shared =
@@ -159,7 +160,7 @@ TEST(ScriptModel, TrainsOnlyWhatWantsAGradientAndSharedWeightsOnce) {
   EXPECT_FALSE(torch::equal(model->named_parameters()["first.weight"], shared));
 }
 
-TEST(ScriptModel, RefusesFilesThatItCannotTrain) {
+TEST(models::ScriptModel, RefusesFilesThatItCannotTrain) {
   EXPECT_THAT(Refusal("/no/such/file.pt"), HasSubstr("/no/such/file.pt"));
   EXPECT_THAT(Refusal(ModelFile("resnet.txt")),
               AllOf(HasSubstr("resnet.txt"), HasSubstr("TorchScript")));
@@ -169,9 +170,9 @@ TEST(ScriptModel, RefusesFilesThatItCannotTrain) {
   EXPECT_THAT(Refusal(cut), HasSubstr("not a whole TorchScript module"));
   // In the middle of a weight: it was trained on.
   std::string flipped = whole;
-  const auto entries = ParseZip(whole);
+  const auto entries = weights::ParseZip(whole);
   ASSERT_TRUE(entries.ok()) << entries.status();
-  for (const ZipEntry& entry : *entries) {
+  for (const weights::ZipEntry& entry : *entries) {
     if (!absl::EndsWith(entry.name, "/data/0")) continue;
     flipped[entry.data.data() - whole.data() + 3] ^= 0x40;
   }
@@ -184,19 +185,22 @@ TEST(ScriptModel, RefusesFilesThatItCannotTrain) {
               HasSubstr("no parameters to train"));
 }
 
-std::string FitOf(const std::string& file, ImageShape shape, int64_t outputs) {
+std::string FitOf(const std::string& file, models::ImageShape shape,
+                  int64_t outputs) {
   const auto model = Load(file);
   model->train();
-  auto loss = MakeLoss({}, torch::kCPU);
+  auto loss = losses::MakeLoss({}, torch::kCPU);
   EXPECT_TRUE(loss.ok()) << loss.status();
   const auto before = model->buffers();
   std::vector<torch::Tensor> copies;
   for (const torch::Tensor& buffer : before) copies.push_back(buffer.clone());
-  const absl::Status fit = CheckFit(
-      *model, **loss,
-      {{shape.channels, shape.height, shape.width}, torch::kFloat},
-      {.kind = TargetForm::kClasses, .outputs = outputs, .classes = outputs},
-      LossKind::kCrossEntropy, file, torch::kCPU);
+  const absl::Status fit =
+      CheckFit(*model, **loss,
+               {{shape.channels, shape.height, shape.width}, torch::kFloat},
+               {.kind = losses::TargetForm::kClasses,
+                .outputs = outputs,
+                .classes = outputs},
+               losses::LossKind::kCrossEntropy, file, torch::kCPU);
   for (size_t i = 0; i < before.size(); ++i) {
     EXPECT_TRUE(torch::equal(before[i], copies[i]));
   }
@@ -217,25 +221,28 @@ TEST(CheckFit, SaysWhatTheModelTakesAndGives) {
   EXPECT_THAT(FitOf("tupled.pt", kDigits, 10), HasSubstr("no tensor"));
 }
 
-TEST(ModelName, OfAFileGoesByItsContent) {
+TEST(models::ModelName, OfAFileGoesByItsContent) {
   const std::string folder = testing::NewTempDir();
   const std::string bytes = testing::ReadFile(ModelFile("dropped.pt"));
   testing::WriteFile(folder + "/a.pt", bytes);
   testing::WriteFile(folder + "/b.pt", bytes);
   testing::WriteFile(folder + "/c.pt", bytes + "x");
   const auto identity = [&](const std::string& name) {
-    const auto parsed = ParseModelName("torchscript:" + folder + name);
-    return *IdentityOf(*parsed);
+    const auto parsed = models::ParseModelName("torchscript:" + folder + name);
+    return *models::IdentityOf(*parsed);
   };
   EXPECT_EQ(identity("/a.pt"), identity("/b.pt"));
   EXPECT_NE(identity("/a.pt"), identity("/c.pt"));
-  EXPECT_EQ(*IdentityOf(*ParseModelName("resnet34")), "resnet34");
-  EXPECT_FALSE(IdentityOf(*ParseModelName("torchscript:/no/such")).ok());
-  EXPECT_FALSE(ParseModelName("torchscript:").ok());
+  EXPECT_EQ(*models::IdentityOf(*models::ParseModelName("resnet34")),
+            "resnet34");
+  EXPECT_FALSE(
+      models::IdentityOf(*models::ParseModelName("torchscript:/no/such")).ok());
+  EXPECT_FALSE(models::ParseModelName("torchscript:").ok());
   // A pipe was waited for, and can be read only once.
   ASSERT_EQ(mkfifo((folder + "/pipe.pt").c_str(), 0600), 0);
   const absl::Status pipe =
-      IdentityOf(*ParseModelName("torchscript:" + folder + "/pipe.pt"))
+      models::IdentityOf(
+          *models::ParseModelName("torchscript:" + folder + "/pipe.pt"))
           .status();
   EXPECT_TRUE(absl::IsInvalidArgument(pipe)) << pipe;
   EXPECT_THAT(std::string(pipe.message()),
@@ -244,28 +251,28 @@ TEST(ModelName, OfAFileGoesByItsContent) {
 
 // The same seed, with and without a graph: the same losses, weights and running
 // statistics. The last step has another number of rows.
-TEST(GraphModel, LearnsWhatTheModelLearns) {
+TEST(models::GraphModel, LearnsWhatTheModelLearns) {
   for (const std::string name : {"mlp", "cnn", "resnet18"}) {
     SCOPED_TRACE(name);
     const int64_t channels = name == "resnet18" ? 3 : 1;
     const int64_t size = name == "resnet18" ? 64 : 28;
     const torch::Tensor images = Images({4, channels, size, size});
     const auto make = [&] {
-      auto model = MakeModel(name, {channels, size, size}, 10);
+      auto model = models::MakeModel(name, {channels, size, size}, 10);
       EXPECT_TRUE(model.ok()) << model.status();
       testing::Fill(**model);
-      UseChannelsLast(**model);
+      models::UseChannelsLast(**model);
       (*model)->train();
       return *model;
     };
     const auto plain = make();
-    const auto graph = GraphOf(make());
+    const auto graph = models::GraphOf(make());
     const std::vector<double> expected = Train(*plain, images, 6, 0.01);
     const std::vector<double> losses = Train(*graph, images, 6, 0.01);
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_NEAR(losses[i], expected[i], 1e-4 * expected[0]) << "step " << i;
     }
-    EXPECT_EQ(static_cast<GraphModel&>(*graph).graphs(), 2u);
+    EXPECT_EQ(static_cast<models::GraphModel&>(*graph).graphs(), 2u);
     const auto a = plain->named_buffers(), b = graph->named_buffers();
     ASSERT_EQ(a.size(), b.size());
     for (const auto& named : a) {
@@ -282,11 +289,11 @@ TEST(GraphModel, LearnsWhatTheModelLearns) {
   }
 }
 
-TEST(GraphModel, FollowsWeightsThatAreReplaced) {
+TEST(models::GraphModel, FollowsWeightsThatAreReplaced) {
   const torch::NoGradGuard no_grad;
-  auto model = MakeModel("mlp", kDigits, 10);
+  auto model = models::MakeModel("mlp", kDigits, 10);
   ASSERT_TRUE(model.ok());
-  const auto graph = GraphOf(*model);
+  const auto graph = models::GraphOf(*model);
   graph->eval();
   const torch::Tensor images = Images({4, 1, 28, 28});
   for (int i = 0; i < 3; ++i) graph->forward(images);
@@ -296,11 +303,11 @@ TEST(GraphModel, FollowsWeightsThatAreReplaced) {
   EXPECT_EQ(graph->forward(images).abs().sum().item<float>(), 0);
 }
 
-TEST(GraphModel, KnowsTheTypesThatAutocastChooses) {
-  auto model = MakeModel("cnn", kDigits, 10);
+TEST(models::GraphModel, KnowsTheTypesThatAutocastChooses) {
+  auto model = models::MakeModel("cnn", kDigits, 10);
   ASSERT_TRUE(model.ok());
   testing::Fill(**model);
-  const auto graph = GraphOf(*model);
+  const auto graph = models::GraphOf(*model);
   const torch::Tensor images = Images({4, 1, 28, 28});
   torch::Tensor full, expected, half;
   for (int i = 0; i < 3; ++i) full = graph->forward(images);
@@ -326,18 +333,19 @@ TEST(GraphModel, KnowsTheTypesThatAutocastChooses) {
   EXPECT_TRUE(torch::allclose(graph->forward(images), full, 1e-5, 1e-5));
 }
 
-TEST(GraphModel, RunsWithoutAGraphAfterTooManyShapes) {
+TEST(models::GraphModel, RunsWithoutAGraphAfterTooManyShapes) {
   const torch::NoGradGuard no_grad;
-  auto model = MakeModel("mlp", kDigits, 10);
+  auto model = models::MakeModel("mlp", kDigits, 10);
   ASSERT_TRUE(model.ok());
-  const auto graph = GraphOf(*model);
+  const auto graph = models::GraphOf(*model);
   const torch::Tensor images = Images({40, 1, 28, 28});
   for (int64_t rows = 1; rows <= 40; ++rows) {
     const torch::Tensor some = images.slice(0, 0, rows);
     EXPECT_TRUE(torch::allclose(graph->forward(some), (*model)->forward(some)));
   }
-  EXPECT_EQ(static_cast<GraphModel&>(*graph).graphs(), GraphModel::kMaxGraphs);
+  EXPECT_EQ(static_cast<models::GraphModel&>(*graph).graphs(),
+            models::GraphModel::kMaxGraphs);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

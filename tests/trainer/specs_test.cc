@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::HasSubstr;
@@ -401,4 +401,4 @@ TEST(Specs, RefuseCutsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

@@ -11,7 +11,7 @@
 
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using testing::ReadFile;
@@ -92,4 +92,4 @@ TEST_F(StepLossesFile, MayBeAPipe) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

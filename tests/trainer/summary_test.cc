@@ -16,7 +16,7 @@
 #include "trainer/files.h"
 #include "trainer/progress.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using ::testing::HasSubstr;
@@ -261,4 +261,4 @@ TEST_F(Files, ThatCannotBeWrittenAreKnownBefore) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

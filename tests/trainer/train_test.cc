@@ -26,7 +26,8 @@ using ::testing::Not;
 
 // Of the mlp that the runs here train.
 std::vector<torch::Tensor> Weights(const std::string& checkpoint) {
-  auto model = MakeModel("mlp", {.channels = 1, .height = 28, .width = 28}, 10);
+  auto model =
+      models::MakeModel("mlp", {.channels = 1, .height = 28, .width = 28}, 10);
   EXPECT_TRUE(model.ok()) << model.status();
   const absl::Status restored = RestoreCheckpoint(checkpoint, **model, {});
   EXPECT_TRUE(restored.ok()) << restored;

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 
-namespace millrace {
+namespace millrace::trainer {
 namespace {
 
 using std::chrono::milliseconds;
@@ -66,4 +66,4 @@ TEST_F(WriteFailuresTest, EndWithALine) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::trainer

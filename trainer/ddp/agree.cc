@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::ddp {
 
 absl::Status Agree(absl::Status mine, Communicator& ranks,
                    absl::string_view before, bool* together) {
@@ -34,4 +34,4 @@ absl::Status Agree(absl::Status mine, Communicator& ranks,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::ddp

@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "trainer/ddp/communicator.h"
 
-namespace millrace {
+namespace millrace::ddp {
 
 // OK when `mine` is OK on all ranks. Otherwise this rank's own error, or
 // Cancelled with the name of the rank that stopped; `before` names the place. A
@@ -19,6 +19,6 @@ namespace millrace {
 absl::Status Agree(absl::Status mine, Communicator& ranks,
                    absl::string_view before, bool* together = nullptr);
 
-}  // namespace millrace
+}  // namespace millrace::ddp
 
 #endif  // MILLRACE_TRAINER_DDP_AGREE_H_

@@ -31,7 +31,7 @@
 #include "trainer/ddp/peer_monitor.h"
 #include "trainer/torch_error.h"
 
-namespace millrace {
+namespace millrace::ddp {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -137,7 +137,7 @@ class Alone final : public Communicator {
 
 class GroupCommunicator final : public Communicator {
  public:
-  GroupCommunicator(const RankEnv& env,
+  GroupCommunicator(const trainer::RankEnv& env,
                     c10::intrusive_ptr<c10d::ProcessGroup> group,
                     c10::intrusive_ptr<c10d::Backend> nccl,
                     std::unique_ptr<PeerMonitor> monitor,
@@ -156,7 +156,7 @@ class GroupCommunicator final : public Communicator {
     try {
       nccl_->abort();
     } catch (const std::exception& error) {
-      MR_LOG(WARNING) << "cannot abort NCCL: " << TorchMessage(error);
+      MR_LOG(WARNING) << "cannot abort NCCL: " << trainer::TorchMessage(error);
     }
   }
 
@@ -294,9 +294,9 @@ class GroupCommunicator final : public Communicator {
       waiting_->End();
       return absl::OkStatus();
     } catch (const std::exception& error) {
-      return Explain(absl::UnavailableError(
-          absl::StrCat("the ", what, " over all ranks failed (rank ", rank_,
-                       " of ", world_size_, "): ", TorchMessage(error))));
+      return Explain(absl::UnavailableError(absl::StrCat(
+          "the ", what, " over all ranks failed (rank ", rank_, " of ",
+          world_size_, "): ", trainer::TorchMessage(error))));
     }
   }
 
@@ -319,7 +319,7 @@ class GroupCommunicator final : public Communicator {
   std::unique_ptr<PeerMonitor> monitor_;
 };
 
-c10::intrusive_ptr<c10d::Store> OpenStore(const RankEnv& env,
+c10::intrusive_ptr<c10d::Store> OpenStore(const trainer::RankEnv& env,
                                           std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = env.master_port;
@@ -345,7 +345,7 @@ bool OnThisMachine(const std::string& address) {
 // Rank 0 publishes its port and a random token in the store; the other ranks
 // wait for that key.
 absl::StatusOr<std::unique_ptr<PeerMonitor>> StartPeerMonitor(
-    const RankEnv& env, absl::Duration timeout,
+    const trainer::RankEnv& env, absl::Duration timeout,
     const std::shared_ptr<Waiting>& waiting, c10d::Store& store) {
   PeerMonitor::Options options;
   options.rank = env.rank;
@@ -379,9 +379,10 @@ absl::StatusOr<std::unique_ptr<PeerMonitor>> StartPeerMonitor(
                               static_cast<uint16_t>(port), timeout);
 }
 
-std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
+std::shared_ptr<::gloo::transport::Device> OpenNetwork(
+    const trainer::RankEnv& env) {
   const std::string interface =
-      GetEnvironmentVariable("GLOO_SOCKET_IFNAME").value_or("");
+      trainer::GetEnvironmentVariable("GLOO_SOCKET_IFNAME").value_or("");
   if (!interface.empty()) {
     return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
   }
@@ -402,7 +403,7 @@ std::shared_ptr<::gloo::transport::Device> OpenNetwork(const RankEnv& env) {
 
 // A collective call over Gloo. FailedPrecondition on all ranks: some ranks run
 // on GPUs and others on CPUs; those on GPUs would wait in NCCL for ever.
-absl::Status CheckSameDevices(const RankEnv& env, torch::Device device,
+absl::Status CheckSameDevices(const trainer::RankEnv& env, torch::Device device,
                               c10d::ProcessGroup& group) {
   std::vector<torch::Tensor> on_gpu = {
       torch::full({1}, device.is_cuda() ? 1 : 0, torch::kInt64)};
@@ -420,7 +421,7 @@ absl::Status CheckSameDevices(const RankEnv& env, torch::Device device,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
-    const RankEnv& env, const Options& options) {
+    const trainer::RankEnv& env, const Options& options) {
   if (env.world_size == 1) return std::make_unique<Alone>();
   // Gloo and c10d's store rely on Python's ignoring SIGPIPE when they write to
   // a socket.
@@ -481,9 +482,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
         "rank ", env.rank, " of ", env.world_size,
         " could not join the others at ", env.master_address, ":",
         env.master_port, " (--rank_timeout is ",
-        absl::FormatDuration(options.timeout), "): ", TorchMessage(error),
+        absl::FormatDuration(options.timeout),
+        "): ", trainer::TorchMessage(error),
         "; check that all ranks were started and reach that address"));
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::ddp

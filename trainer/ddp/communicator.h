@@ -29,7 +29,7 @@
 #include "absl/time/time.h"
 #include "trainer/rank_env.h"
 
-namespace millrace {
+namespace millrace::ddp {
 
 class Communicator {
  public:
@@ -56,7 +56,7 @@ class Communicator {
   // join. FailedPrecondition or NotFound: several ranks on GPUs that NCCL
   // cannot connect, or some ranks on GPUs and some on CPUs.
   static absl::StatusOr<std::unique_ptr<Communicator>> Join(
-      const RankEnv& env, const Options& options);
+      const trainer::RankEnv& env, const Options& options);
 
   // Without Leave() or Fail() the other ranks find this rank missing.
   virtual ~Communicator() = default;
@@ -95,6 +95,6 @@ class Communicator {
   virtual void Fail(const absl::Status& why) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::ddp
 
 #endif  // MILLRACE_TRAINER_DDP_COMMUNICATOR_H_

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::ddp {
 
 absl::StatusOr<ListeningSocket> ListenOnFreePort(bool loopback) {
   for (const int family : {AF_INET6, AF_INET}) {
@@ -39,4 +39,4 @@ absl::StatusOr<ListeningSocket> ListenOnFreePort(bool loopback) {
                    " for the other ranks: ", std::strerror(errno)));
 }
 
-}  // namespace millrace
+}  // namespace millrace::ddp

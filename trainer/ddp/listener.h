@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/unique_fd.h"
 
-namespace millrace {
+namespace millrace::ddp {
 
 struct ListeningSocket {
   UniqueFd fd;  // accept() does not block
@@ -23,6 +23,6 @@ struct ListeningSocket {
 // where it has both. Unavailable: the system refuses.
 absl::StatusOr<ListeningSocket> ListenOnFreePort(bool loopback);
 
-}  // namespace millrace
+}  // namespace millrace::ddp
 
 #endif  // MILLRACE_TRAINER_DDP_LISTENER_H_

@@ -9,7 +9,7 @@
 
 #include "common/unique_fd.h"
 
-namespace millrace {
+namespace millrace::ddp {
 namespace {
 
 bool IsLoopback(const sockaddr* address) {
@@ -78,4 +78,4 @@ std::string LocalAddressTowards(const std::string& host, uint16_t port) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::ddp

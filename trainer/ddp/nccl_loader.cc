@@ -7,7 +7,7 @@
 #include "common/plug_in.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::ddp {
 namespace {
 
 // The name that tools/build gives it.
@@ -17,7 +17,7 @@ constexpr char kFile[] = "libmillrace_nccl.so";
 
 std::vector<std::string> NcclPluginPaths() {
   std::vector<std::string> paths = PlugInPaths(kFile);
-  const std::string libtorch = LibtorchFolder();
+  const std::string libtorch = device::LibtorchFolder();
   if (!libtorch.empty()) {
     paths.insert(paths.begin(), absl::StrCat(libtorch, "/", kFile));
   }
@@ -49,4 +49,4 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> ConnectNccl(
   return std::move(reply.backend);
 }
 
-}  // namespace millrace
+}  // namespace millrace::ddp

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "trainer/ddp/nccl_plugin.h"
 
-namespace millrace {
+namespace millrace::ddp {
 
 // Paths of the library, in order of preference: beside libtorch_cpu.so, in lib/
 // beside the program, in lib/ beside the program's folder.
@@ -30,6 +30,6 @@ absl::StatusOr<MakeNcclBackend*> LoadNccl(
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> ConnectNccl(
     MakeNcclBackend* make, const NcclRequest& request);
 
-}  // namespace millrace
+}  // namespace millrace::ddp
 
 #endif  // MILLRACE_TRAINER_DDP_NCCL_LOADER_H_

@@ -7,7 +7,8 @@
 
 namespace {
 
-c10::intrusive_ptr<c10d::Backend> Make(const millrace::NcclRequest& request) {
+c10::intrusive_ptr<c10d::Backend> Make(
+    const millrace::ddp::NcclRequest& request) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = std::chrono::milliseconds(request.timeout_ms);
   auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
@@ -24,10 +25,10 @@ c10::intrusive_ptr<c10d::Backend> Make(const millrace::NcclRequest& request) {
 }  // namespace
 
 static_assert(std::is_same_v<decltype(millrace_make_nccl_backend_v1),
-                             millrace::MakeNcclBackend>);
+                             millrace::ddp::MakeNcclBackend>);
 
-int millrace_make_nccl_backend_v1(const millrace::NcclRequest* request,
-                                  millrace::NcclReply* reply) {
+int millrace_make_nccl_backend_v1(const millrace::ddp::NcclRequest* request,
+                                  millrace::ddp::NcclReply* reply) {
   // No exception may cross the C interface.
   try {
     reply->backend = Make(*request);

@@ -27,7 +27,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-namespace millrace {
+namespace millrace::ddp {
 
 struct NcclRequest {
   c10::intrusive_ptr<c10d::Store> store;  // the store of the job
@@ -47,11 +47,11 @@ using MakeNcclBackend = int(const NcclRequest* request, NcclReply* reply);
 // The function's name; the library exports nothing else.
 inline constexpr char kMakeNcclBackend[] = "millrace_make_nccl_backend_v1";
 
-}  // namespace millrace
+}  // namespace millrace::ddp
 
 // Connects this rank to all others, so it waits for them. Returns 0: the reply
 // holds the backend; otherwise its error. One thread.
 extern "C" int millrace_make_nccl_backend_v1(
-    const millrace::NcclRequest* request, millrace::NcclReply* reply);
+    const millrace::ddp::NcclRequest* request, millrace::ddp::NcclReply* reply);
 
 #endif  // MILLRACE_TRAINER_DDP_NCCL_PLUGIN_H_

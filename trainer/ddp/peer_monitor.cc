@@ -21,7 +21,7 @@
 #include "common/status_macros.h"
 #include "trainer/ddp/listener.h"
 
-namespace millrace {
+namespace millrace::ddp {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -420,4 +420,4 @@ void PeerMonitor::SayGoodbye() {
   peers_.clear();
 }
 
-}  // namespace millrace
+}  // namespace millrace::ddp

@@ -64,7 +64,7 @@
 #include "common/thread.h"
 #include "common/unique_fd.h"
 
-namespace millrace {
+namespace millrace::ddp {
 
 class PeerMonitor {
  public:
@@ -166,6 +166,6 @@ class PeerMonitor {
   NamedThread thread_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::ddp
 
 #endif  // MILLRACE_TRAINER_DDP_PEER_MONITOR_H_

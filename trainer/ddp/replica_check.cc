@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::ddp {
 namespace {
 
 // Max ranks that an error names.
@@ -46,4 +46,4 @@ std::string DifferenceOfRanks(const std::vector<std::string>& names,
                       names.size(), " values differ)");
 }
 
-}  // namespace millrace
+}  // namespace millrace::ddp

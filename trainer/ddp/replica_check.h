@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::ddp {
 
 // "ranks 1 and 3 of 4 differ from rank 0, first in fc1.weight (3 of 6 values
 // differ)". Empty: all ranks agree. `hashes[rank]` has one hash per name.
 std::string DifferenceOfRanks(const std::vector<std::string>& names,
                               const std::vector<std::vector<int64_t>>& hashes);
 
-}  // namespace millrace
+}  // namespace millrace::ddp
 
 #endif  // MILLRACE_TRAINER_DDP_REPLICA_CHECK_H_

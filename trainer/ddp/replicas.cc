@@ -11,7 +11,7 @@
 #include "trainer/ddp/replica_check.h"
 #include "trainer/torch_error.h"
 
-namespace millrace {
+namespace millrace::ddp {
 namespace {
 
 int64_t HashOf(const torch::Tensor& tensor) {
@@ -62,7 +62,7 @@ absl::Status VerifyReplicas(
       hashes.push_back(HashOf(entry.value()));
     }
   } catch (const std::exception& error) {
-    return FromTorch(error, "comparing the ranks' models");
+    return trainer::FromTorch(error, "comparing the ranks' models");
   }
   // Names are hashed too, because ranks may have different models. Usually all
   // are equal, so one number per rank is exchanged first.
@@ -97,4 +97,4 @@ absl::Status VerifyReplicas(
       "machines that differ, and resume from the last checkpoint"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::ddp

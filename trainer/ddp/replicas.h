@@ -19,7 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "trainer/ddp/communicator.h"
 
-namespace millrace {
+namespace millrace::ddp {
 
 // Compares parameters, buffers and the named numbers. Aborted, on all ranks:
 // they differ; names ranks and the first value. A collective call; a no-op with
@@ -29,6 +29,6 @@ absl::Status VerifyReplicas(
     const std::vector<std::pair<std::string, int64_t>>& numbers,
     Communicator& ranks, absl::string_view when);
 
-}  // namespace millrace
+}  // namespace millrace::ddp
 
 #endif  // MILLRACE_TRAINER_DDP_REPLICAS_H_

@@ -9,14 +9,15 @@
 #include "trainer/class_loss.h"
 #include "trainer/models/script_file.h"
 
-namespace millrace {
+namespace millrace::losses {
 namespace {
 
 class CrossEntropy final : public Loss {
  public:
   torch::Tensor Sum(const torch::Tensor& outputs, const torch::Tensor& target,
                     const Batch& batch, double label_smoothing) override {
-    return SumOfLosses(outputs, Masked(target, batch), label_smoothing);
+    return trainer::SumOfLosses(outputs, trainer::Masked(target, batch),
+                                label_smoothing);
   }
 };
 
@@ -140,7 +141,7 @@ class Bce final : public OfWholeRows {
                 "the model returned ", outputs.sizes(),
                 " for a class in each pixel of ", target.sizes());
     // A yes or no for each class; pixels that do not count have none.
-    const torch::Tensor counts = target.ne(kIgnoredLabel).unsqueeze(1);
+    const torch::Tensor counts = target.ne(trainer::kIgnoredLabel).unsqueeze(1);
     const torch::Tensor classes = target.unsqueeze(1).mul(counts);
     if (target.is_cpu()) {  // on a device scatter_ checks
       const auto [least, most] = at::aminmax(classes);
@@ -173,7 +174,7 @@ class Mse final : public OfValues {
 
 class ScriptLoss final : public OfWholeRows {
  public:
-  explicit ScriptLoss(ScriptFile file) : file_(std::move(file)) {}
+  explicit ScriptLoss(models::ScriptFile file) : file_(std::move(file)) {}
 
  private:
   torch::Tensor SumOf(const torch::Tensor& outputs,
@@ -194,7 +195,7 @@ class ScriptLoss final : public OfWholeRows {
     return loss.sum();
   }
 
-  ScriptFile file_;
+  models::ScriptFile file_;
 };
 
 }  // namespace
@@ -212,7 +213,8 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(
     case LossKind::kTorchScript:
       break;
   }
-  MR_ASSIGN_OR_RETURN(ScriptFile file, ScriptFile::Load(name.file, device));
+  MR_ASSIGN_OR_RETURN(models::ScriptFile file,
+                      models::ScriptFile::Load(name.file, device));
   if (file.module().parameters().size() != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the loss ", name.file,
@@ -222,4 +224,4 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(
   return std::make_unique<ScriptLoss>(std::move(file));
 }
 
-}  // namespace millrace
+}  // namespace millrace::losses

@@ -34,7 +34,7 @@
 #include "client/loader.h"
 #include "trainer/losses/loss_kind.h"
 
-namespace millrace {
+namespace millrace::losses {
 
 // The target holds values that the loss does not accept: a mistake in the flags
 // or the pipeline. The message names the value and what to do.
@@ -62,6 +62,6 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(
     const LossName& name, torch::Device device,
     std::optional<int64_t> ignore_value = std::nullopt);
 
-}  // namespace millrace
+}  // namespace millrace::losses
 
 #endif  // MILLRACE_TRAINER_LOSSES_LOSS_H_

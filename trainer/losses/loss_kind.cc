@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
-namespace millrace {
+namespace millrace::losses {
 
 absl::StatusOr<LossName> ParseLossName(absl::string_view text) {
   for (const LossKind kind :
@@ -34,4 +34,4 @@ absl::string_view LossText(LossKind kind) {
   return "unknown";
 }
 
-}  // namespace millrace
+}  // namespace millrace::losses

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::losses {
 
 enum class LossKind { kCrossEntropy, kBceWithLogits, kMse, kTorchScript };
 
@@ -28,6 +28,6 @@ absl::StatusOr<LossName> ParseLossName(absl::string_view text);
 // "cross_entropy", ..., "torchscript".
 absl::string_view LossText(LossKind kind);
 
-}  // namespace millrace
+}  // namespace millrace::losses
 
 #endif  // MILLRACE_TRAINER_LOSSES_LOSS_KIND_H_

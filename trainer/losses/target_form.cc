@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::losses {
 namespace {
 
 // Max outputs; a layer with more is a mistake in the data.
@@ -132,4 +132,4 @@ absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
   return form;
 }
 
-}  // namespace millrace
+}  // namespace millrace::losses

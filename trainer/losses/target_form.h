@@ -25,7 +25,7 @@
 #include "proto/names.h"
 #include "trainer/losses/loss_kind.h"
 
-namespace millrace {
+namespace millrace::losses {
 
 struct TargetForm {
   enum Kind {
@@ -69,6 +69,6 @@ struct TargetOptions {
 absl::StatusOr<TargetForm> FormOf(const TensorSpec& spec,
                                   const TargetOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::losses
 
 #endif  // MILLRACE_TRAINER_LOSSES_TARGET_FORM_H_

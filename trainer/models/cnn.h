@@ -9,7 +9,7 @@
 
 #include "trainer/models/model.h"
 
-namespace millrace {
+namespace millrace::models {
 
 class Cnn final : public Classifier {
  public:
@@ -38,6 +38,6 @@ class Cnn final : public Classifier {
   torch::nn::Linear fc1_, fc2_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::models
 
 #endif  // MILLRACE_TRAINER_MODELS_CNN_H_

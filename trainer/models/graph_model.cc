@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "trainer/models/script_model.h"
 
-namespace millrace {
+namespace millrace::models {
 namespace {
 
 // Copies the tree of modules around the same tensors. Every type gets its own
@@ -95,4 +95,4 @@ std::shared_ptr<Classifier> GraphOf(std::shared_ptr<Classifier> model) {
   return std::make_shared<GraphModel>(std::move(model));
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

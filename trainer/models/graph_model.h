@@ -31,7 +31,7 @@
 
 #include "trainer/models/model.h"
 
-namespace millrace {
+namespace millrace::models {
 
 class GraphModel final : public Classifier {
  public:
@@ -62,6 +62,6 @@ class GraphModel final : public Classifier {
 // executor is told to optimise it.
 std::shared_ptr<Classifier> GraphOf(std::shared_ptr<Classifier> model);
 
-}  // namespace millrace
+}  // namespace millrace::models
 
 #endif  // MILLRACE_TRAINER_MODELS_GRAPH_MODEL_H_

@@ -8,7 +8,7 @@
 
 #include "trainer/models/model.h"
 
-namespace millrace {
+namespace millrace::models {
 
 class Mlp final : public Classifier {
  public:
@@ -30,6 +30,6 @@ class Mlp final : public Classifier {
   torch::nn::Linear fc1_, fc2_, fc3_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::models
 
 #endif  // MILLRACE_TRAINER_MODELS_MLP_H_

@@ -16,7 +16,7 @@
 #include "trainer/models/script_model.h"
 #include "trainer/models/unet.h"
 
-namespace millrace {
+namespace millrace::models {
 namespace {
 
 bool HasSides(const ImageShape& shape, int64_t least, int64_t most) {
@@ -125,4 +125,4 @@ int64_t CountParameters(const torch::nn::Module& model) {
   return count;
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

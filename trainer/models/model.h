@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace millrace {
+namespace millrace::models {
 
 class Classifier : public torch::nn::Module {
  public:
@@ -51,8 +51,8 @@ struct InputForm {
 // "unet": an image-to-image network (unet.h), from 8 x 8 pixels on.
 // "torchscript:FILE": the user's module, on `device`. Only CheckFit() (fit.h)
 // finds out whether it takes such samples and has so many outputs.
-// The first weights of built-in models come from libtorch's global generator and
-// are on the CPU. InvalidArgument: an unknown name, or a shape or number of
+// The first weights of built-in models come from libtorch's global generator
+// and are on the CPU. InvalidArgument: an unknown name, or a shape or number of
 // outputs that the model does not take; the message lists the models that take
 // the shape.
 absl::StatusOr<std::shared_ptr<Classifier>> MakeModel(
@@ -71,6 +71,6 @@ std::vector<torch::Tensor> TrainableParameters(const torch::nn::Module& model);
 // Number of values in all parameters.
 int64_t CountParameters(const torch::nn::Module& model);
 
-}  // namespace millrace
+}  // namespace millrace::models
 
 #endif  // MILLRACE_TRAINER_MODELS_MODEL_H_

@@ -10,7 +10,7 @@
 #include "common/regular_file.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::models {
 
 absl::StatusOr<ModelName> ParseModelName(absl::string_view text) {
   for (const absl::string_view name :
@@ -44,4 +44,4 @@ std::string ContentHash(absl::string_view bytes) {
       reinterpret_cast<const char*>(canonical.digest), sizeof(canonical)));
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::models {
 
 struct ModelName {
   std::string name;        // "torchscript" for a file
@@ -32,6 +32,6 @@ absl::StatusOr<std::string> IdentityOf(const ModelName& model);
 // XXH3-128 of `bytes`, 32 hexadecimal digits.
 std::string ContentHash(absl::string_view bytes);
 
-}  // namespace millrace
+}  // namespace millrace::models
 
 #endif  // MILLRACE_TRAINER_MODELS_MODEL_NAME_H_

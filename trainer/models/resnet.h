@@ -24,7 +24,7 @@
 
 #include "trainer/models/model.h"
 
-namespace millrace {
+namespace millrace::models {
 
 inline torch::nn::Conv2d ResNetConv(int64_t in, int64_t out, int64_t kernel,
                                     int64_t stride) {
@@ -139,6 +139,6 @@ class ResNet final : public Classifier {
   torch::nn::Linear fc_{nullptr};
 };
 
-}  // namespace millrace
+}  // namespace millrace::models
 
 #endif  // MILLRACE_TRAINER_MODELS_RESNET_H_

@@ -19,7 +19,7 @@ TORCH_API Module load(const std::string& filename,
                       std::optional<c10::Device> device, bool load_debug_files);
 }  // namespace torch::jit
 
-namespace millrace {
+namespace millrace::models {
 
 namespace {
 
@@ -36,11 +36,11 @@ absl::Status NotWhole(const std::string& path, absl::string_view why) {
 absl::StatusOr<ScriptFile> ScriptFile::Load(const std::string& path,
                                             torch::Device device) {
   // Tells a missing file from a damaged one.
-  MR_RETURN_IF_ERROR(CheckReadable(path));
+  MR_RETURN_IF_ERROR(trainer::CheckReadable(path));
   // libtorch ignores the checksums of its archive: a flipped bit would become a
   // weight.
-  MR_ASSIGN_OR_RETURN(const auto file, FileMap::Open(path));
-  if (const auto entries = ParseZip(file->bytes()); !entries.ok()) {
+  MR_ASSIGN_OR_RETURN(const auto file, trainer::FileMap::Open(path));
+  if (const auto entries = weights::ParseZip(file->bytes()); !entries.ok()) {
     return NotWhole(path, entries.status().message());
   }
   MR_RETURN_IF_ERROR(file->CheckWhole());
@@ -53,7 +53,7 @@ absl::StatusOr<ScriptFile> ScriptFile::Load(const std::string& path,
     }
     return script;
   } catch (const std::exception& error) {
-    return NotWhole(path, TorchSentence(error));
+    return NotWhole(path, trainer::TorchSentence(error));
   }
 }
 
@@ -62,4 +62,4 @@ c10::IValue ScriptFile::Forward(std::vector<c10::IValue> inputs) {
   return module_.forward(std::move(inputs));
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

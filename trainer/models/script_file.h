@@ -23,7 +23,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace millrace {
+namespace millrace::models {
 
 class ScriptFile {
  public:
@@ -48,6 +48,6 @@ class ScriptFile {
   bool optimized_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::models
 
 #endif  // MILLRACE_TRAINER_MODELS_SCRIPT_FILE_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::models {
 namespace {
 
 using Seen = std::set<const c10::TensorImpl*>;
@@ -74,4 +74,4 @@ absl::StatusOr<std::shared_ptr<ScriptModel>> MakeScriptModel(
   return model;
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

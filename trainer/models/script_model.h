@@ -17,7 +17,7 @@
 #include "trainer/models/model.h"
 #include "trainer/models/script_file.h"
 
-namespace millrace {
+namespace millrace::models {
 
 class ScriptModel final : public Classifier {
  public:
@@ -38,6 +38,6 @@ class ScriptModel final : public Classifier {
 absl::StatusOr<std::shared_ptr<ScriptModel>> MakeScriptModel(
     const std::string& path, torch::Device device);
 
-}  // namespace millrace
+}  // namespace millrace::models
 
 #endif  // MILLRACE_TRAINER_MODELS_SCRIPT_MODEL_H_

@@ -25,7 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "trainer/models/model.h"
 
-namespace millrace {
+namespace millrace::models {
 
 class UNet final : public Classifier {
  public:
@@ -113,6 +113,6 @@ class UNet final : public Classifier {
   torch::nn::Conv2d head_{nullptr};
 };
 
-}  // namespace millrace
+}  // namespace millrace::models
 
 #endif  // MILLRACE_TRAINER_MODELS_UNET_H_

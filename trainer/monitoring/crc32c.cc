@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 constexpr std::array<uint32_t, 256> MakeTable() {
@@ -34,4 +34,4 @@ uint32_t MaskCrc32c(uint32_t crc) {
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8;
 }
 
-}  // namespace millrace
+}  // namespace millrace::monitoring

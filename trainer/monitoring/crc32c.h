@@ -16,7 +16,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 
 uint32_t Crc32c(absl::string_view bytes);
 
@@ -25,6 +25,6 @@ uint32_t Crc32c(absl::string_view bytes);
 // (tensorflow/core/lib/hash/crc32c.h).
 uint32_t MaskCrc32c(uint32_t crc);
 
-}  // namespace millrace
+}  // namespace millrace::monitoring
 
 #endif  // MILLRACE_TRAINER_MONITORING_CRC32C_H_

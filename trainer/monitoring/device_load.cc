@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 // nvmlReturn_t and cudaError_t are enumerations; 0 is success.
@@ -82,4 +82,4 @@ std::optional<double> DeviceLoad::Busy() const {
   return std::clamp(utilization.gpu / 100.0, 0.0, 1.0);
 }
 
-}  // namespace millrace
+}  // namespace millrace::monitoring

@@ -18,7 +18,7 @@
 #include <optional>
 #include <string>
 
-namespace millrace {
+namespace millrace::monitoring {
 
 class DeviceLoad {
  public:
@@ -47,6 +47,6 @@ class DeviceLoad {
   void* const device_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::monitoring
 
 #endif  // MILLRACE_TRAINER_MONITORING_DEVICE_LOAD_H_

@@ -18,7 +18,7 @@
 #include "trainer/files.h"
 #include "trainer/monitoring/crc32c.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 using ::google::protobuf::internal::WireFormatLite;
@@ -94,8 +94,9 @@ std::string FrameRecord(absl::string_view event) {
 
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(
     const std::string& folder, const Options& options) {
-  MR_RETURN_IF_ERROR(MakeFolders(folder));
-  const std::string path = absl::StrCat(folder, "/", EventFileName(options.now));
+  MR_RETURN_IF_ERROR(trainer::MakeFolders(folder));
+  const std::string path =
+      absl::StrCat(folder, "/", EventFileName(options.now));
   UniqueFd opened(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!opened.ok()) return FileError(errno, "write", path);
@@ -156,4 +157,4 @@ absl::Status EventFile::Flush() {
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::monitoring

@@ -30,7 +30,7 @@
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 
 struct Scalar {
   std::string tag;   // "Loss/train"; TensorBoard groups by what is before the /
@@ -87,6 +87,6 @@ class EventFile {
 // The record that holds `event`.
 std::string FrameRecord(absl::string_view event);
 
-}  // namespace millrace
+}  // namespace millrace::monitoring
 
 #endif  // MILLRACE_TRAINER_MONITORING_EVENT_FILE_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 constexpr double kNano = 1e-9;
@@ -127,4 +127,4 @@ std::string FormatOpTable(const std::vector<OpRow>& table, size_t rows) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::monitoring

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::monitoring {
 
 struct OpEvent {
   std::string name;
@@ -46,6 +46,6 @@ std::vector<OpRow> OpTable(std::vector<OpEvent> events);
 // out.
 std::string FormatOpTable(const std::vector<OpRow>& table, size_t rows);
 
-}  // namespace millrace
+}  // namespace millrace::monitoring
 
 #endif  // MILLRACE_TRAINER_MONITORING_OP_TABLE_H_

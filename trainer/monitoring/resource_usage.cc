@@ -2,7 +2,7 @@
 
 #include <sys/resource.h>
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 double Seconds(const timeval& time) {
@@ -18,4 +18,4 @@ double ProcessCpuSeconds() {
   return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
 }
 
-}  // namespace millrace
+}  // namespace millrace::monitoring

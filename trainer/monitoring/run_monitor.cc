@@ -11,7 +11,7 @@
 #include "trainer/monitoring/resource_usage.h"
 #include "trainer/monitoring/torch_step_timer.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 // Time between two queries to NVML.
@@ -28,7 +28,7 @@ std::unique_ptr<DeviceLoad> OpenLoad(c10::Device device) {
 
 }  // namespace
 
-RunMonitor::RunMonitor(const Options& options, Progress& progress,
+RunMonitor::RunMonitor(const Options& options, trainer::Progress& progress,
                        std::function<Counters()> counters)
     : options_(options),
       progress_(progress),
@@ -43,7 +43,7 @@ RunMonitor::RunMonitor(const Options& options, Progress& progress,
                  .cuda = options.device.is_cuda()}) {}
 
 absl::StatusOr<std::unique_ptr<RunMonitor>> RunMonitor::Make(
-    const Options& options, Progress& progress,
+    const Options& options, trainer::Progress& progress,
     std::function<Counters()> counters) {
   std::unique_ptr<RunMonitor> monitor(
       new RunMonitor(options, progress, std::move(counters)));
@@ -71,8 +71,9 @@ RunMonitor::Snapshot RunMonitor::Take(bool finish) {
   return now;
 }
 
-RunTimes RunMonitor::Between(const Snapshot& from, const Snapshot& to) const {
-  RunTimes times;
+diagnosis::RunTimes RunMonitor::Between(const Snapshot& from,
+                                        const Snapshot& to) const {
+  diagnosis::RunTimes times;
   times.seconds = Seconds(to.time - from.time);
   times.steps = to.steps - from.steps;
   times.samples = to.samples - from.samples;
@@ -156,7 +157,7 @@ bool RunMonitor::WantsLook() {
 void RunMonitor::Look(const Point& point) {
   const Snapshot now = Take(/*finish=*/false);
   if (progress_wants_) {
-    const RunTimes epoch = Between(epoch_start_, now);
+    const diagnosis::RunTimes epoch = Between(epoch_start_, now);
     const double rate = epoch.rate(static_cast<double>(epoch.samples));
     const double steps_left = static_cast<double>(epoch_.steps - step_);
     progress_.Step({.epoch = epoch_.epoch,
@@ -172,7 +173,7 @@ void RunMonitor::Look(const Point& point) {
                                         : 0});
   }
   if (!point_wanted_) return;
-  const RunTimes t = Between(last_point_, now);
+  const diagnosis::RunTimes t = Between(last_point_, now);
   last_point_ = now;
   if (t.steps == 0) return;
   const double per_step = 1e3 / static_cast<double>(t.steps);  // in ms
@@ -222,8 +223,9 @@ RunMonitor::EpochReport RunMonitor::EndUnfinishedEpoch() {
 RunMonitor::EpochReport RunMonitor::ReportUpTo(const Snapshot& now) const {
   EpochReport report;
   report.times = Between(epoch_start_, now);
-  const WaitVerdict verdict = JudgeWait(WaitBetween(
-      epoch_start_.counters.loader, now.counters.loader, report.times.seconds));
+  const diagnosis::WaitVerdict verdict = diagnosis::JudgeWait(
+      diagnosis::WaitBetween(epoch_start_.counters.loader, now.counters.loader,
+                             report.times.seconds));
   report.times.wait_cause = verdict.cause;
   report.where = verdict.text;
   return report;
@@ -257,4 +259,4 @@ void RunMonitor::End() {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::monitoring

@@ -39,7 +39,7 @@
 #include "trainer/monitoring/step_timer.h"
 #include "trainer/progress.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 
 class RunMonitor {
  public:
@@ -74,13 +74,13 @@ class RunMonitor {
     double learning_rate = 0;  // of the last step
   };
   struct EpochReport {
-    RunTimes times;
+    diagnosis::RunTimes times;
     std::string where;  // why the trainer waited: one line
   };
 
   // Fails when TensorBoard's folder cannot be written.
   static absl::StatusOr<std::unique_ptr<RunMonitor>> Make(
-      const Options& options, Progress& progress,
+      const Options& options, trainer::Progress& progress,
       std::function<Counters()> counters);
 
   StepTimer& timer() { return *timer_; }
@@ -124,15 +124,15 @@ class RunMonitor {
     uint64_t busy_samples = 0;
   };
 
-  RunMonitor(const Options& options, Progress& progress,
+  RunMonitor(const Options& options, trainer::Progress& progress,
              std::function<Counters()> counters);
   Snapshot Take(bool finish);
-  RunTimes Between(const Snapshot& from, const Snapshot& to) const;
+  diagnosis::RunTimes Between(const Snapshot& from, const Snapshot& to) const;
   EpochReport ReportUpTo(const Snapshot& now) const;
   void SampleLoad();
 
   const Options options_;
-  Progress& progress_;
+  trainer::Progress& progress_;
   const std::function<Counters()> counters_;
   const std::unique_ptr<StepTimer> timer_;
   const std::unique_ptr<DeviceLoad> load_;  // null: none
@@ -155,6 +155,6 @@ class RunMonitor {
   bool point_wanted_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::monitoring
 
 #endif  // MILLRACE_TRAINER_MONITORING_RUN_MONITOR_H_

@@ -20,7 +20,7 @@
 #include "common/logging.h"
 #include "trainer/monitoring/op_table.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 namespace profiler = ::torch::autograd::profiler;
@@ -156,4 +156,4 @@ void StepProfiler::Fail(const std::string& what) {
   status_.Update(error);
 }
 
-}  // namespace millrace
+}  // namespace millrace::monitoring

@@ -21,7 +21,7 @@
 
 #include "absl/status/status.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 
 // "steps 5 to 9", "step 5", or "step 5, which did not end" of `last` before
 // `first`.
@@ -68,6 +68,6 @@ class StepProfiler {
   absl::Status status_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::monitoring
 
 #endif  // MILLRACE_TRAINER_MONITORING_STEP_PROFILER_H_

@@ -1,6 +1,6 @@
 #include "trainer/monitoring/step_timer.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 
 const char* NameOf(StepPart part) {
   switch (part) {
@@ -56,4 +56,4 @@ void HostStepTimer::EndStep() {
   in_step_ = false;
 }
 
-}  // namespace millrace
+}  // namespace millrace::monitoring

@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::monitoring {
 
 enum class StepPart {
   kData,       // waiting for a batch
@@ -82,6 +82,6 @@ class HostStepTimer : public StepTimer {
   bool in_step_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::monitoring
 
 #endif  // MILLRACE_TRAINER_MONITORING_STEP_TIMER_H_

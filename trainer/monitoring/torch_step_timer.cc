@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 // Max steps whose events the device has not passed. A launch queue holds far
@@ -164,4 +164,4 @@ std::unique_ptr<StepTimer> NewStepTimer(c10::Device device) {
   return std::make_unique<NamingStepTimer>(std::move(timer));
 }
 
-}  // namespace millrace
+}  // namespace millrace::monitoring

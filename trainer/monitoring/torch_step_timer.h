@@ -18,10 +18,10 @@
 
 #include "trainer/monitoring/step_timer.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 
 std::unique_ptr<StepTimer> NewStepTimer(c10::Device device);
 
-}  // namespace millrace
+}  // namespace millrace::monitoring
 
 #endif  // MILLRACE_TRAINER_MONITORING_TORCH_STEP_TIMER_H_

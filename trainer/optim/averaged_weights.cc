@@ -12,7 +12,7 @@
 
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::optim {
 
 AveragedWeights::AveragedWeights(double decay,
                                  const std::vector<at::Tensor>& parameters)
@@ -63,4 +63,4 @@ NamedTensors AveragedWeights::State() const {
   return state;
 }
 
-}  // namespace millrace
+}  // namespace millrace::optim

@@ -21,7 +21,7 @@
 
 #include "trainer/optim/named_tensors.h"
 
-namespace millrace {
+namespace millrace::optim {
 
 class AveragedWeights {
  public:
@@ -48,6 +48,6 @@ class AveragedWeights {
   at::Tensor updates_;  // int64 on the CPU: calls of Update()
 };
 
-}  // namespace millrace
+}  // namespace millrace::optim
 
 #endif  // MILLRACE_TRAINER_OPTIM_AVERAGED_WEIGHTS_H_

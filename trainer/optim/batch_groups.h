@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::optim {
 
 class BatchGroups {
  public:
@@ -48,6 +48,6 @@ class BatchGroups {
   const uint64_t accumulate_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::optim
 
 #endif  // MILLRACE_TRAINER_OPTIM_BATCH_GROUPS_H_

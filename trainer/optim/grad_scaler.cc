@@ -6,7 +6,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
-namespace millrace {
+namespace millrace::optim {
 namespace {
 
 constexpr double kGrowth = 2;
@@ -58,4 +58,4 @@ NamedTensors GradScaler::State() const {
   return {{"scale", scale_}, {"good_steps", good_}, {"skipped", skipped_}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::optim

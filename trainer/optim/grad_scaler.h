@@ -24,7 +24,7 @@
 
 #include "trainer/optim/named_tensors.h"
 
-namespace millrace {
+namespace millrace::optim {
 
 class GradScaler {
  public:
@@ -54,6 +54,6 @@ class GradScaler {
   at::Tensor found_inf_;  // float32
 };
 
-}  // namespace millrace
+}  // namespace millrace::optim
 
 #endif  // MILLRACE_TRAINER_OPTIM_GRAD_SCALER_H_

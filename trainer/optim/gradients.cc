@@ -6,7 +6,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 
-namespace millrace {
+namespace millrace::optim {
 
 void ClearGradients(const std::vector<at::Tensor>& parameters) {
   for (const at::Tensor& parameter : parameters) {
@@ -40,4 +40,4 @@ at::Tensor ClipGradientNorm(const std::vector<at::Tensor>& gradients,
   return norm;
 }
 
-}  // namespace millrace
+}  // namespace millrace::optim

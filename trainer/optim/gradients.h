@@ -14,7 +14,7 @@
 
 #include <vector>
 
-namespace millrace {
+namespace millrace::optim {
 
 // Sets them to none: the next backward pass then stores its gradients instead
 // of adding them to zeros.
@@ -33,6 +33,6 @@ void MultiplyGradients(const std::vector<at::Tensor>& gradients, double factor);
 at::Tensor ClipGradientNorm(const std::vector<at::Tensor>& gradients,
                             double max_norm);
 
-}  // namespace millrace
+}  // namespace millrace::optim
 
 #endif  // MILLRACE_TRAINER_OPTIM_GRADIENTS_H_

@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::optim {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 // Several of them, each with its name.
 using NamedParts = std::vector<std::pair<std::string, NamedTensors>>;
 
-}  // namespace millrace
+}  // namespace millrace::optim
 
 #endif  // MILLRACE_TRAINER_OPTIM_NAMED_TENSORS_H_

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-namespace millrace {
+namespace millrace::optim {
 namespace {
 
 // The fused kernels iterate over the memory of weight, gradient and state in
@@ -125,4 +125,4 @@ std::optional<Optimizer::Kind> OptimizerByName(absl::string_view name) {
   return std::nullopt;
 }
 
-}  // namespace millrace
+}  // namespace millrace::optim

@@ -22,7 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "trainer/optim/named_tensors.h"
 
-namespace millrace {
+namespace millrace::optim {
 
 class Optimizer {
  public:
@@ -76,6 +76,6 @@ class Optimizer {
 // By the name that --optimizer takes.
 std::optional<Optimizer::Kind> OptimizerByName(absl::string_view name);
 
-}  // namespace millrace
+}  // namespace millrace::optim
 
 #endif  // MILLRACE_TRAINER_OPTIM_OPTIMIZER_H_

@@ -2,7 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
-namespace millrace {
+namespace millrace::optim {
 namespace {
 
 // Sets autocast on this thread and restores it at the end.
@@ -53,4 +53,4 @@ std::optional<Precision> PrecisionByName(absl::string_view name,
   return std::nullopt;
 }
 
-}  // namespace millrace
+}  // namespace millrace::optim

@@ -19,7 +19,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::optim {
 
 class Precision {
  public:
@@ -44,6 +44,6 @@ class Precision {
 std::optional<Precision> PrecisionByName(absl::string_view name,
                                          at::DeviceType device);
 
-}  // namespace millrace
+}  // namespace millrace::optim
 
 #endif  // MILLRACE_TRAINER_OPTIM_PRECISION_H_

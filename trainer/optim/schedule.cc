@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::optim {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
@@ -56,4 +56,4 @@ std::optional<Schedule::Kind> ScheduleByName(absl::string_view name) {
   return std::nullopt;
 }
 
-}  // namespace millrace
+}  // namespace millrace::optim

@@ -26,7 +26,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::optim {
 
 class Schedule {
  public:
@@ -58,6 +58,6 @@ class Schedule {
 // By the name that --schedule takes.
 std::optional<Schedule::Kind> ScheduleByName(absl::string_view name);
 
-}  // namespace millrace
+}  // namespace millrace::optim
 
 #endif  // MILLRACE_TRAINER_OPTIM_SCHEDULE_H_

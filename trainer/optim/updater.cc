@@ -6,7 +6,7 @@
 #include "common/count_text.h"
 #include "trainer/optim/gradients.h"
 
-namespace millrace {
+namespace millrace::optim {
 namespace {
 
 // Reached by 41 skipped steps in a row from the default first scale.
@@ -29,7 +29,7 @@ at::Tensor Updater::Scale(const at::Tensor& loss) const {
   return scaler_.has_value() ? scaler_->Scale(loss) : loss;
 }
 
-void Updater::ClearGradients() { millrace::ClearGradients(parameters_); }
+void Updater::ClearGradients() { millrace::optim::ClearGradients(parameters_); }
 
 void Updater::Step(uint64_t number, double factor) {
   const std::vector<at::Tensor> gradients = GradientsOf(parameters_);
@@ -64,7 +64,7 @@ NamedParts Updater::State() const {
   return parts;
 }
 
-Updater::Options UpdaterOptions(const TrainerConfig& config,
+Updater::Options UpdaterOptions(const trainer::TrainerConfig& config,
                                 const BatchGroups& groups) {
   Optimizer::Options optimizer;
   optimizer.kind = *OptimizerByName(config.optimizer);
@@ -94,4 +94,4 @@ Updater::Options UpdaterOptions(const TrainerConfig& config,
   return options;
 }
 
-}  // namespace millrace
+}  // namespace millrace::optim

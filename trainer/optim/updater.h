@@ -29,7 +29,7 @@
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/schedule.h"
 
-namespace millrace {
+namespace millrace::optim {
 
 class Updater {
  public:
@@ -89,9 +89,9 @@ class Updater {
 };
 
 // The options that the flags set. `config` is valid.
-Updater::Options UpdaterOptions(const TrainerConfig& config,
+Updater::Options UpdaterOptions(const trainer::TrainerConfig& config,
                                 const BatchGroups& groups);
 
-}  // namespace millrace
+}  // namespace millrace::optim
 
 #endif  // MILLRACE_TRAINER_OPTIM_UPDATER_H_

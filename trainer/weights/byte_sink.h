@@ -10,11 +10,11 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 // Accepts every piece. Errors are reported at the end, to the sink's owner.
 using ByteSink = std::function<void(absl::string_view bytes)>;
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_BYTE_SINK_H_

@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
-namespace millrace {
+namespace millrace::weights {
 namespace {
 
 constexpr size_t kShown = 4;  // max names for each kind of mistake
@@ -139,4 +139,4 @@ absl::StatusOr<std::vector<std::optional<size_t>>> MatchWeights(
   return matched;
 }
 
-}  // namespace millrace
+}  // namespace millrace::weights

@@ -20,7 +20,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 struct NamedShape {
   std::string name;
@@ -36,6 +36,6 @@ absl::StatusOr<std::vector<std::optional<size_t>>> MatchWeights(
     const std::vector<NamedShape>& model, const std::vector<NamedShape>& file,
     const std::vector<std::string>& leave_out);
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_MATCH_H_

@@ -16,7 +16,7 @@
 #include "trainer/weights/match.h"
 #include "trainer/weights/weights_file.h"
 
-namespace millrace {
+namespace millrace::weights {
 namespace {
 
 void Append(const torch::nn::Module& module, const std::string& prefix,
@@ -36,7 +36,7 @@ std::optional<DType> StoredType(torch::ScalarType type) {
   for (const DType dtype : {DTYPE_FLOAT32, DTYPE_INT64, DTYPE_FLOAT64,
                             DTYPE_FLOAT16, DTYPE_BFLOAT16, DTYPE_INT32,
                             DTYPE_INT16, DTYPE_INT8, DTYPE_UINT8, DTYPE_BOOL}) {
-    if (TorchType(dtype) == type) return dtype;
+    if (device::TorchType(dtype) == type) return dtype;
   }
   return std::nullopt;
 }
@@ -50,8 +50,9 @@ torch::Tensor ViewOf(const StoredTensor& stored, std::string& aligned) {
     data = aligned.data();
   }
   // Every value except 0 is true.
-  const torch::ScalarType type =
-      stored.dtype == DTYPE_BOOL ? torch::kByte : TorchType(stored.dtype);
+  const torch::ScalarType type = stored.dtype == DTYPE_BOOL
+                                     ? torch::kByte
+                                     : device::TorchType(stored.dtype);
   // The tensor is only read; from_blob() has no form for constant memory.
   return at::from_blob(const_cast<char*>(data), stored.shape, stored.strides,
                        torch::TensorOptions(type));
@@ -99,7 +100,8 @@ absl::Status SaveWeights(const std::string& path,
       rows.push_back(std::move(row));
     }
   } catch (const std::exception& error) {
-    return FromTorch(error, absl::StrCat("writing the weights ", path));
+    return trainer::FromTorch(error,
+                              absl::StrCat("writing the weights ", path));
   }
   return WriteWeights(path, stored);
 }
@@ -115,7 +117,7 @@ absl::Status LoadWeights(const std::string& path,
   }
   for (const StoredTensor& stored : file.tensors()) {
     of_file.push_back({stored.name, stored.shape,
-                       torch::isFloatingType(TorchType(stored.dtype))});
+                       torch::isFloatingType(device::TorchType(stored.dtype))});
   }
   const auto places = MatchWeights(of_model, of_file, leave_out);
   if (!places.ok()) {
@@ -133,9 +135,10 @@ absl::Status LoadWeights(const std::string& path,
       into.copy_(ViewOf(stored, aligned));
     }
   } catch (const std::exception& error) {
-    return FromTorch(error, absl::StrCat("reading the weights ", path));
+    return trainer::FromTorch(error,
+                              absl::StrCat("reading the weights ", path));
   }
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::weights

@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 struct NamedWeight {
   std::string name;
@@ -38,6 +38,6 @@ absl::Status LoadWeights(const std::string& path,
                          const std::vector<std::string>& leave_out,
                          const std::vector<NamedWeight>& weights);
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_MODEL_WEIGHTS_H_

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 // The stack machine that a pickle is a program for. It runs no code of the
 // file.
@@ -327,4 +327,4 @@ absl::StatusOr<Pickle> Pickle::Parse(absl::string_view bytes) {
   return PickleMachine(bytes).Run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::weights

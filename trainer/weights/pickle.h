@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 // Values may be shared, and a list may contain itself.
 struct PickleValue {
@@ -65,6 +65,6 @@ class Pickle {
   const PickleValue* root_ = nullptr;
 };
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_PICKLE_H_

@@ -13,7 +13,7 @@
 #include "proto/dtype.h"
 #include "trainer/weights/safetensors_header.h"
 
-namespace millrace {
+namespace millrace::weights {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
@@ -183,4 +183,4 @@ void WriteSafetensors(const std::vector<StoredTensor>& tensors,
   for (const StoredTensor* tensor : ordered) sink(tensor->bytes);
 }
 
-}  // namespace millrace
+}  // namespace millrace::weights

@@ -22,7 +22,7 @@
 #include "trainer/weights/byte_sink.h"
 #include "trainer/weights/stored_tensor.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 // In the order of the header; their bytes are views of `file`. DataLoss: the
 // file is damaged; the message says where. Also when the file holds a digest of
@@ -35,6 +35,6 @@ absl::StatusOr<std::vector<StoredTensor>> ParseSafetensors(
 void WriteSafetensors(const std::vector<StoredTensor>& tensors,
                       const ByteSink& sink);
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_SAFETENSORS_H_

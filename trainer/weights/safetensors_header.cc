@@ -8,7 +8,7 @@
 #include "common/status_macros.h"
 #include "common/utf8.h"
 
-namespace millrace {
+namespace millrace::weights {
 namespace {
 
 void AppendUtf8(uint32_t code, std::string& out) {
@@ -225,4 +225,4 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
   return Parser(json).Parse();
 }
 
-}  // namespace millrace
+}  // namespace millrace::weights

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 struct SafetensorsEntry {
   std::string name;
@@ -38,6 +38,6 @@ struct SafetensorsHeader {
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     absl::string_view json);
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_SAFETENSORS_HEADER_H_

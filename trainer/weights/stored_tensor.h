@@ -16,7 +16,7 @@
 #include "proto/names.h"
 #include "proto/types.pb.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 struct StoredTensor {
   std::string name;
@@ -36,6 +36,6 @@ inline std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) {
   return strides;
 }
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_STORED_TENSOR_H_

@@ -15,7 +15,7 @@
 #include "trainer/weights/pickle.h"
 #include "trainer/weights/zip_archive.h"
 
-namespace millrace {
+namespace millrace::weights {
 namespace {
 
 // Max bytes of a pickle. A hostile one would fill the memory: its values take
@@ -371,4 +371,4 @@ void WriteTorchFile(const std::vector<StoredTensor>& tensors,
   WriteZip(entries, sink);
 }
 
-}  // namespace millrace
+}  // namespace millrace::weights

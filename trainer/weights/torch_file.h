@@ -20,7 +20,7 @@
 #include "trainer/weights/byte_sink.h"
 #include "trainer/weights/stored_tensor.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 // In the order of the dictionary; their bytes are views of `file`. Values that
 // are no tensors are left out. DataLoss: truncated or damaged. InvalidArgument:
@@ -32,6 +32,6 @@ absl::StatusOr<std::vector<StoredTensor>> ParseTorchFile(
 void WriteTorchFile(const std::vector<StoredTensor>& tensors,
                     const ByteSink& sink);
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_TORCH_FILE_H_

@@ -12,7 +12,7 @@
 #include "trainer/weights/safetensors.h"
 #include "trainer/weights/torch_file.h"
 
-namespace millrace {
+namespace millrace::weights {
 namespace {
 
 bool IsSafetensors(absl::string_view path) {
@@ -74,4 +74,4 @@ absl::Status WriteWeights(const std::string& path,
   return file->Commit();
 }
 
-}  // namespace millrace
+}  // namespace millrace::weights

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "trainer/weights/stored_tensor.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 class WeightsFile {
  public:
@@ -43,6 +43,6 @@ absl::Status CheckWeightsName(const std::string& path);
 absl::Status WriteWeights(const std::string& path,
                           const std::vector<StoredTensor>& tensors);
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_WEIGHTS_FILE_H_

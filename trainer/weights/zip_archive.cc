@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::weights {
 namespace {
 
 constexpr uint32_t kLocalHeader = 0x04034b50;
@@ -306,4 +306,4 @@ void WriteZip(const std::vector<ZipEntry>& entries, const ByteSink& sink) {
   write(end);
 }
 
-}  // namespace millrace
+}  // namespace millrace::weights

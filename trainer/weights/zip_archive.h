@@ -8,7 +8,8 @@
 //   without an error, and a run continued from such a checkpoint at a loss of
 //   4e35. Checkpoints, weights and TorchScript files are therefore checked here
 //   before libtorch reads them.
-// - It allocates the size that a compressed entry claims: an archive of 2 kB made
+// - It allocates the size that a compressed entry claims: an archive of 2 kB
+// made
 //   it return 2 GiB. It does not free the directory of an archive that it
 //   refuses.
 // - It throws, names no entry, and would bring libtorch into the parsers of
@@ -32,7 +33,7 @@
 #include "absl/strings/string_view.h"
 #include "trainer/weights/byte_sink.h"
 
-namespace millrace {
+namespace millrace::weights {
 
 struct ZipEntry {
   std::string name;
@@ -56,6 +57,6 @@ std::string ToZip(const std::vector<ZipEntry>& entries);
 // CRC-32 of ISO 3309, the one of ZIP.
 uint32_t Crc32(absl::string_view bytes);
 
-}  // namespace millrace
+}  // namespace millrace::weights
 
 #endif  // MILLRACE_TRAINER_WEIGHTS_ZIP_ARCHIVE_H_

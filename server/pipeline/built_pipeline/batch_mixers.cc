@@ -9,7 +9,7 @@
 #include "server/plan/keys.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 const Field* FindField(const DatasetInfo& info, const std::string& name) {
@@ -22,11 +22,12 @@ const Field* FindField(const DatasetInfo& info, const std::string& name) {
 // The size of the images, which must be the same for all images of the
 // transform.
 absl::Status ReadSize(const PipelineSpec& resolved, const DatasetInfo& info,
-                      const CutMix& cut, BatchMixer& mixer) {
+                      const CutMix& cut, augment::BatchMixer& mixer) {
   for (const std::string& name : cut.fields()) {
     const Field* field = FindField(info, name);
     if (field == nullptr) continue;  // ResolveSpec() has refused that
-    MR_ASSIGN_OR_RETURN(const FieldTrace trace, TraceField(resolved, *field));
+    MR_ASSIGN_OR_RETURN(const plan::FieldTrace trace,
+                        plan::TraceField(resolved, *field));
     if (!trace.shape || trace.shape->size() != 3) {
       return absl::InvalidArgumentError(
           absl::StrCat("transforms[", mixer.place, "].cut_mix: field ", name,
@@ -50,8 +51,8 @@ absl::Status ReadSize(const PipelineSpec& resolved, const DatasetInfo& info,
 }
 
 template <typename M>
-BatchMixer ReadMixer(const M& transform, uint32_t place) {
-  BatchMixer mixer;
+augment::BatchMixer ReadMixer(const M& transform, uint32_t place) {
+  augment::BatchMixer mixer;
   mixer.place = place;
   mixer.p = transform.p();
   mixer.alpha = transform.alpha();
@@ -69,14 +70,14 @@ absl::StatusOr<BatchMixers> BatchMixers::Read(const PipelineSpec& resolved,
     if (transform.has_mix_up()) {
       result.mixers_.push_back(ReadMixer(transform.mix_up(), place));
     } else if (transform.has_cut_mix()) {
-      BatchMixer mixer = ReadMixer(transform.cut_mix(), place);
+      augment::BatchMixer mixer = ReadMixer(transform.cut_mix(), place);
       mixer.cut = true;
       MR_RETURN_IF_ERROR(ReadSize(resolved, info, transform.cut_mix(), mixer));
       result.mixers_.push_back(mixer);
     } else {
       continue;
     }
-    result.fields_.push_back(TransformFields(transform));
+    result.fields_.push_back(plan::TransformFields(transform));
   }
   return result;
 }
@@ -92,9 +93,9 @@ uint64_t BatchMixers::Mixing(const std::string& field) const {
   return bits;
 }
 
-BatchMix BatchMixers::Draw(uint64_t epoch, uint64_t step) const {
+augment::BatchMix BatchMixers::Draw(uint64_t epoch, uint64_t step) const {
   if (mixers_.empty()) return {};
-  return DrawBatchMix(mixers_, BatchKey(seed_, epoch, step));
+  return augment::DrawBatchMix(mixers_, plan::BatchKey(seed_, epoch, step));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

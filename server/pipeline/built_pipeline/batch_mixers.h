@@ -23,7 +23,7 @@
 #include "proto/pipeline.pb.h"
 #include "server/augment/batch_mix.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class BatchMixers {
  public:
@@ -37,7 +37,7 @@ class BatchMixers {
   uint64_t Mixing(const std::string& field) const;
 
   // For a step of an epoch: f(seed, epoch, step, place of the transform).
-  BatchMix Draw(uint64_t epoch, uint64_t step) const;
+  augment::BatchMix Draw(uint64_t epoch, uint64_t step) const;
 
   // The transform of mixer `i` in the spec.
   uint32_t place(int i) const { return mixers_[i].place; }
@@ -46,7 +46,7 @@ class BatchMixers {
   BatchMixers() = default;
 
   uint64_t seed_ = 0;
-  std::vector<BatchMixer> mixers_;
+  std::vector<augment::BatchMixer> mixers_;
   std::vector<std::vector<std::string>> fields_;  // of each
 };
 
@@ -69,6 +69,6 @@ struct RowUnits {
   }
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_BUILT_PIPELINE_BATCH_MIXERS_H_

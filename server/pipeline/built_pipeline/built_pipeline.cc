@@ -13,7 +13,7 @@
 #include "proto/error_detail.h"
 #include "server/plan/content_revision.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Rough costs in nanoseconds; used only to group rows into tasks.
@@ -51,7 +51,8 @@ absl::Status CheckSame(const std::vector<TensorSpec>& first,
 
 }  // namespace
 
-BuiltPipeline::BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
+BuiltPipeline::BuiltPipeline(plan::Plan plan, batch::BatchLayout layout,
+                             BatchMixers mixers,
                              std::vector<BuiltSource> sources,
                              BatchMemoryLimit limit)
     : plan_(std::move(plan)),
@@ -61,8 +62,9 @@ BuiltPipeline::BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
       mixers_(std::move(mixers)),
       pace_(WaitOf(sources_)) {}
 
-ReadWait BuiltPipeline::WaitOf(const std::vector<BuiltSource>& sources) {
-  ReadWait most = ReadWait::kNever;
+storage::ReadWait BuiltPipeline::WaitOf(
+    const std::vector<BuiltSource>& sources) {
+  storage::ReadWait most = storage::ReadWait::kNever;
   for (const BuiltSource& source : sources) {
     most = std::max(most, source.dataset.source->read_wait());
   }
@@ -163,7 +165,8 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
     absl::string_view decoder_digest) {
   std::vector<const DatasetInfo*> infos;
   for (const Dataset& dataset : datasets) infos.push_back(dataset.info);
-  MR_ASSIGN_OR_RETURN(Plan plan, Plan::Create(resolved, infos, decoder_digest));
+  MR_ASSIGN_OR_RETURN(plan::Plan plan,
+                      plan::Plan::Create(resolved, infos, decoder_digest));
 
   MR_ASSIGN_OR_RETURN(BatchMixers mixers,
                       BatchMixers::Read(resolved, *infos[0]));
@@ -193,8 +196,8 @@ absl::StatusOr<std::shared_ptr<const BuiltPipeline>> BuiltPipeline::Build(
     }
     MR_RETURN_IF_ERROR(CheckSame(tensors, made, source.dataset.info->name()));
   }
-  MR_ASSIGN_OR_RETURN(BatchLayout layout,
-                      BatchLayout::Create(tensors, sources.size() > 1));
+  MR_ASSIGN_OR_RETURN(batch::BatchLayout layout,
+                      batch::BatchLayout::Create(tensors, sources.size() > 1));
   for (BuiltSource& source : sources) {
     for (size_t i = 0; i < source.columns.size(); ++i) {
       source.columns[i].bytes = layout.row_bytes(static_cast<int>(i));
@@ -244,9 +247,9 @@ absl::Status BuiltPipeline::CheckFiles() const {
   return absl::OkStatus();
 }
 
-absl::Status BuiltPipeline::CheckFilesOf(const BatchLayout::Placed& placed,
-                                         const uint8_t* payload,
-                                         bool partners) const {
+absl::Status BuiltPipeline::CheckFilesOf(
+    const batch::BatchLayout::Placed& placed, const uint8_t* payload,
+    bool partners) const {
   if (partners) return CheckFiles();
   for (int i = 0; i < sources(); ++i) {
     MR_RETURN_IF_ERROR(
@@ -262,14 +265,14 @@ void BuiltPipeline::Describe(const std::vector<TensorSpec>& tensors) {
   for (const TensorSpec& tensor : tensors) {
     *description.add_tensors() = tensor;
   }
-  if (sources() > 1) *description.add_tensors() = SourceIndexSpec();
-  *description.add_tensors() = SampleIndexSpec();
-  *description.add_tensors() = ValidSpec();
+  if (sources() > 1) *description.add_tensors() = batch::SourceIndexSpec();
+  *description.add_tensors() = batch::SampleIndexSpec();
+  *description.add_tensors() = batch::ValidSpec();
   description.set_steps_per_epoch(plan_.steps().steps());
   description.set_samples_per_epoch(plan_.steps().samples());
   description.set_dropped_per_epoch(plan_.steps().dropped());
   description.set_fingerprint(plan_.fingerprint());
-  description.set_content_revision(kContentRevision);
+  description.set_content_revision(plan::kContentRevision);
   description.set_decoder_digest(plan_.decoder_digest());
   if (sources() == 1 && !plan_.schedule()) return;
   for (int i = 0; i < sources(); ++i) {
@@ -350,4 +353,4 @@ absl::StatusOr<uint64_t> BuiltPipeline::MaxPayloadBytes(
   return bytes;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

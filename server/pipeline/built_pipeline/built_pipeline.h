@@ -30,7 +30,7 @@
 #include "server/pipeline/stage/image_stage.h"
 #include "server/plan/plan.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // What one batch may take of the memory budget, and why.
 struct BatchMemoryLimit {
@@ -63,7 +63,7 @@ class BuiltPipeline final : public Pipeline {
   // and must outlive the pipeline.
   struct Dataset {
     const DatasetInfo* info;
-    std::shared_ptr<const RecordSource> source;
+    std::shared_ptr<const storage::RecordSource> source;
   };
 
   // `resolved` comes from ResolveSpec over the same `datasets`, one for each of
@@ -74,8 +74,8 @@ class BuiltPipeline final : public Pipeline {
       absl::string_view decoder_digest = "");
   static absl::StatusOr<std::shared_ptr<const BuiltPipeline>> Build(
       const PipelineSpec& resolved, const DatasetInfo& info,
-      std::shared_ptr<const RecordSource> source, BatchMemoryLimit limit,
-      const ImageStageFactory& make_stage) {
+      std::shared_ptr<const storage::RecordSource> source,
+      BatchMemoryLimit limit, const ImageStageFactory& make_stage) {
     return Build(resolved, {{&info, std::move(source)}}, std::move(limit),
                  make_stage);
   }
@@ -88,8 +88,8 @@ class BuiltPipeline final : public Pipeline {
       ExplainBatchResponse* response,
       absl::FunctionRef<absl::Status()> stop = GoOn) const override;
 
-  const Plan& plan() const { return plan_; }
-  const BatchLayout& layout() const { return layout_; }
+  const plan::Plan& plan() const { return plan_; }
+  const batch::BatchLayout& layout() const { return layout_; }
   // The number of spec.sources. Their columns differ in field, stage and sizes
   // of images; everything else is equal, so the columns of the first source
   // describe all.
@@ -105,7 +105,7 @@ class BuiltPipeline final : public Pipeline {
   const DatasetInfo& info(uint32_t source = 0) const {
     return *sources_[source].dataset.info;
   }
-  const RecordSource& source(uint32_t source = 0) const {
+  const storage::RecordSource& source(uint32_t source = 0) const {
     return *sources_[source].dataset.source;
   }
   // As RecordSource::CheckFiles() of every source; errors name the dataset.
@@ -113,9 +113,9 @@ class BuiltPipeline final : public Pipeline {
   // The same after a batch was filled and before it is handed out, of the files
   // that its rows were read of. `partners`: rows may have been mixed with
   // samples that are not in the batch.
-  absl::Status CheckFilesOf(const BatchLayout::Placed& placed,
+  absl::Status CheckFilesOf(const batch::BatchLayout::Placed& placed,
                             const uint8_t* payload, bool partners) const;
-  const std::shared_ptr<const RecordSource>& shared_source(
+  const std::shared_ptr<const storage::RecordSource>& shared_source(
       uint32_t source = 0) const {
     return sources_[source].dataset.source;
   }
@@ -171,7 +171,7 @@ class BuiltPipeline final : public Pipeline {
     std::vector<bool> used_fields;
   };
 
-  BuiltPipeline(Plan plan, BatchLayout layout, BatchMixers mixers,
+  BuiltPipeline(plan::Plan plan, batch::BatchLayout layout, BatchMixers mixers,
                 std::vector<BuiltSource> sources, BatchMemoryLimit limit);
   // Adds a source's columns, their tensors, and the cost of a row.
   static absl::Status MakeColumns(const PipelineSpec& resolved,
@@ -181,14 +181,14 @@ class BuiltPipeline final : public Pipeline {
                                   std::vector<TensorSpec>& tensors,
                                   uint64_t& row_nanos);
   static void OrderColumns(BuiltSource& source);
-  static ReadWait WaitOf(const std::vector<BuiltSource>& sources);
+  static storage::ReadWait WaitOf(const std::vector<BuiltSource>& sources);
   // `status` of the files of a source, with the dataset's name.
   absl::Status OfFiles(uint32_t source, absl::Status status) const;
   void Describe(const std::vector<TensorSpec>& tensors);
   void PlaceStaging();
 
-  const Plan plan_;
-  const BatchLayout layout_;
+  const plan::Plan plan_;
+  const batch::BatchLayout layout_;
   const BatchMemoryLimit limit_;
   std::vector<BuiltSource> sources_;  // as those of the spec
   BatchMixers mixers_;
@@ -202,6 +202,6 @@ class BuiltPipeline final : public Pipeline {
   uint64_t rows_per_task_ = 1;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_BUILT_PIPELINE_BUILT_PIPELINE_H_

@@ -14,7 +14,7 @@
 #include "proto/tensor_cast.h"
 #include "server/plan/field_trace.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // The scale of torchvision's to_dtype(scale=True) and Normalize: bytes become 0
@@ -31,7 +31,7 @@ uint8_t MaskFill(const PipelineSpec& spec, const Field& field) {
 }
 
 absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
-    const PipelineSpec& spec, const Field& field, const FieldTrace& trace,
+    const PipelineSpec& spec, const Field& field, const plan::FieldTrace& trace,
     const ImageStageFactory& make_stage) {
   std::vector<PlacedTransform> transforms;
   for (uint32_t place : trace.image_places) {
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeStage(
 
 // The result type of the last operator on tensors; unspecified without an
 // operator.
-DType OperatorType(const PipelineSpec& spec, const FieldTrace& trace) {
+DType OperatorType(const PipelineSpec& spec, const plan::FieldTrace& trace) {
   DType dtype = DTYPE_UNSPECIFIED;
   for (uint32_t place : trace.image_places) {
     const Transform& transform = spec.transforms(static_cast<int>(place));
@@ -67,7 +67,7 @@ DType OperatorType(const PipelineSpec& spec, const FieldTrace& trace) {
 // The result type of the stage: pixels, or the result of the last operator on
 // tensors.
 DType ResultType(const PipelineSpec& spec, const Field& field,
-                 const FieldTrace& trace) {
+                 const plan::FieldTrace& trace) {
   const DType dtype = OperatorType(spec, trace);
   if (dtype != DTYPE_UNSPECIFIED) return dtype;
   return field.kind() == FIELD_KIND_TENSOR ? field.dtype() : DTYPE_UINT8;
@@ -77,7 +77,7 @@ DType ResultType(const PipelineSpec& spec, const Field& field,
 // on the server the wire type, on the client the trainer's type. False: nothing
 // is computed there.
 bool TransformAt(Placement where, const PipelineSpec& spec,
-                 const FieldTrace& trace, DType from, DType to,
+                 const plan::FieldTrace& trace, DType from, DType to,
                  DeviceTransform* transform) {
   if (trace.normalize_place >= 0 && trace.normalize_on == where) {
     const Normalize& normalize =
@@ -101,7 +101,8 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
                                       const Output& output, const Field& field,
                                       int index,
                                       const ImageStageFactory& make_stage) {
-  MR_ASSIGN_OR_RETURN(const FieldTrace trace, TraceField(resolved, field));
+  MR_ASSIGN_OR_RETURN(const plan::FieldTrace trace,
+                      plan::TraceField(resolved, field));
   MR_CHECK(trace.shape.has_value()) << output.field();
   MadeColumn made;
   Column& column = made.column;
@@ -141,7 +142,7 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
                   raw.mutable_device_transform());
   if (!converts) raw.clear_device_transform();
   if (converts || planes) {
-    MR_ASSIGN_OR_RETURN(column.format, RowFormat::Make(raw, planes));
+    MR_ASSIGN_OR_RETURN(column.format, batch::RowFormat::Make(raw, planes));
   }
 
   TensorSpec& tensor = made.tensor;
@@ -179,7 +180,8 @@ absl::StatusOr<MadeColumn> MakeColumn(const PipelineSpec& resolved,
 absl::StatusOr<std::unique_ptr<ImageStage>> MakeSizeStage(
     const PipelineSpec& resolved, const Field& field,
     const ImageStageFactory& make_stage) {
-  MR_ASSIGN_OR_RETURN(const FieldTrace trace, TraceField(resolved, field));
+  MR_ASSIGN_OR_RETURN(const plan::FieldTrace trace,
+                      plan::TraceField(resolved, field));
   // Only the decoding transforms are needed: they determine the orientation.
   std::vector<PlacedTransform> transforms;
   for (uint32_t place : trace.image_places) {
@@ -191,4 +193,4 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeSizeStage(
   return make_stage(field, transforms, options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -25,7 +25,7 @@
 #include "server/batch/row_format.h"
 #include "server/pipeline/stage/image_stage.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // ImageStage::Create, or a fake of it.
 using ImageStageFactory =
@@ -34,11 +34,11 @@ using ImageStageFactory =
         const ImageStageOptions&)>;
 
 struct Column {
-  int field = 0;                      // index into the schema
-  std::unique_ptr<ImageStage> stage;  // null: the stored bytes
-  uint64_t raw_bytes = 0;             // of a sample before `format`
-  std::optional<RowFormat> format;    // absent: raw is as on the wire
-  uint64_t bytes = 0;                 // of a row on the wire
+  int field = 0;                           // index into the schema
+  std::unique_ptr<ImageStage> stage;       // null: the stored bytes
+  uint64_t raw_bytes = 0;                  // of a sample before `format`
+  std::optional<batch::RowFormat> format;  // absent: raw is as on the wire
+  uint64_t bytes = 0;                      // of a row on the wire
   // Value of the raw bytes in a row without a sample. For a mask it is the fill
   // of its role, so that losses ignore the row as they ignore the area outside
   // an image.
@@ -95,6 +95,6 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeSizeStage(
     const PipelineSpec& resolved, const Field& field,
     const ImageStageFactory& make_stage);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_BUILT_PIPELINE_COLUMN_H_

@@ -13,7 +13,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // A lower bound of PipelineBytes() of what `spec` is resolved to, which has as
 // many sources and no fewer transforms and outputs, at least one.
@@ -37,6 +37,6 @@ inline uint64_t PipelineBytes(const PipelineSpec& resolved) {
   return kOfSpec * resolved.ByteSizeLong() + LeastPipelineBytes(resolved);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_BUILT_PIPELINE_PIPELINE_BYTES_H_

@@ -26,7 +26,7 @@
 #include "common/mutex.h"
 #include "server/pipeline/built_pipeline/built_pipeline.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class PipelineCache {
  public:
@@ -162,6 +162,6 @@ class PipelineCache {
       MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_BUILT_PIPELINE_PIPELINE_CACHE_H_

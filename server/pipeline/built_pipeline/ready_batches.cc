@@ -9,7 +9,7 @@
 #include "server/storage/synthetic/synthetic_values.h"
 #include "xxhash.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // ResourceExhausted, which a client retries: other pipelines may return memory.
@@ -25,16 +25,16 @@ absl::Status NoRoom(uint64_t slots, uint64_t bytes, const std::string& where) {
 }  // namespace
 
 ReadySet::ReadySet(std::shared_ptr<const ReadyRecipe> recipe,
-                   const BatchLayout::Placed& placed,
+                   const batch::BatchLayout::Placed& placed,
                    std::vector<ByteBudget::Reservation> reservations,
                    uint64_t bytes, std::shared_ptr<ReadyShare> share,
-                   std::shared_ptr<BufferPool> pool)
+                   std::shared_ptr<batch::BufferPool> pool)
     : recipe_(std::move(recipe)),
       placed_(placed),
       bytes_(bytes),
       share_(std::move(share)) {
   for (ByteBudget::Reservation& reservation : reservations) {
-    slots_.emplace_back().payload = std::make_shared<BatchPayload>(
+    slots_.emplace_back().payload = std::make_shared<batch::BatchPayload>(
         placed_.payload_bytes(), std::move(reservation), pool);
   }
 }
@@ -55,15 +55,16 @@ void ReadySet::Fill(uint64_t step) {
   uint8_t* const data = slot.payload->data();
   // The key is that of the slot, not of the step: the payload of a slot does
   // not depend on the step that fills it.
-  const uint64_t slot_key = SyntheticWord(recipe_->seed, number);
+  const uint64_t slot_key = storage::SyntheticWord(recipe_->seed, number);
   BatchHeader header;
   placed_.Describe(header);
   for (size_t i = 0; i < recipe_->tensors.size(); ++i) {
     const TensorSpec& tensor = recipe_->tensors[i];
     const TensorHeader& place = header.tensors(static_cast<int>(i));
-    FillSynthetic(tensor.dtype(), tensor.num_classes(),
-                  SyntheticWord(slot_key, i),
-                  absl::MakeSpan(data + place.offset(), place.bytes()));
+    storage::FillSynthetic(
+        tensor.dtype(), tensor.num_classes(),
+        storage::SyntheticWord(slot_key, i),
+        absl::MakeSpan(data + place.offset(), place.bytes()));
   }
   for (uint64_t row = 0; row < placed_.rows(); ++row) {
     placed_.SetSample(data, row, static_cast<int64_t>(row), true);
@@ -73,7 +74,7 @@ void ReadySet::Fill(uint64_t step) {
   slot.filled = true;
 }
 
-ReadyBatches::ReadyBatches(ReadyRecipe recipe, const BatchLayout* layout)
+ReadyBatches::ReadyBatches(ReadyRecipe recipe, const batch::BatchLayout* layout)
     : recipe_(std::make_shared<const ReadyRecipe>(std::move(recipe))),
       layout_(*layout) {}
 
@@ -83,7 +84,7 @@ uint64_t ReadyBatches::Bytes(uint64_t rows) const {
 
 absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
     uint64_t rows, ByteBudget& budget, std::shared_ptr<ReadyShare> share,
-    std::shared_ptr<BufferPool> pool) {
+    std::shared_ptr<batch::BufferPool> pool) {
   // Declared before the lock, so that insufficient reservations are returned
   // after it: the callbacks of granted requests run at once.
   std::vector<ByteBudget::Reservation> reservations(recipe_->slots);
@@ -123,9 +124,9 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
   return set;
 }
 
-std::shared_ptr<BatchPayload> Refer(std::shared_ptr<ReadySet> set,
-                                    uint64_t step,
-                                    ByteBudget::Reservation reservation) {
+std::shared_ptr<batch::BatchPayload> Refer(
+    std::shared_ptr<ReadySet> set, uint64_t step,
+    ByteBudget::Reservation reservation) {
   // The set keeps the payload's memory; the reservation counts the batch
   // itself. Both are released with the last reference to this pointer, on any
   // thread (usually a gRPC thread).
@@ -134,10 +135,10 @@ std::shared_ptr<BatchPayload> Refer(std::shared_ptr<ReadySet> set,
     ByteBudget::Reservation reservation;
   };
   auto holder = std::make_shared<Holder>();
-  BatchPayload* const payload = set->payload(step).get();
+  batch::BatchPayload* const payload = set->payload(step).get();
   holder->set = std::move(set);
   holder->reservation = std::move(reservation);
-  return std::shared_ptr<BatchPayload>(std::move(holder), payload);
+  return std::shared_ptr<batch::BatchPayload>(std::move(holder), payload);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -35,7 +35,7 @@
 #include "server/batch/batch_layout.h"
 #include "server/batch/filled_batch.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // The description of the payloads. Immutable.
 struct ReadyRecipe {
@@ -56,13 +56,14 @@ class ReadySet {
  public:
   // Gives `bytes` back to `share` when it goes.
   ReadySet(std::shared_ptr<const ReadyRecipe> recipe,
-           const BatchLayout::Placed& placed,
+           const batch::BatchLayout::Placed& placed,
            std::vector<ByteBudget::Reservation> reservations, uint64_t bytes,
-           std::shared_ptr<ReadyShare> share, std::shared_ptr<BufferPool> pool);
+           std::shared_ptr<ReadyShare> share,
+           std::shared_ptr<batch::BufferPool> pool);
   ~ReadySet();
 
   // The payload of `step`; filled once Fill() has returned for it.
-  const std::shared_ptr<BatchPayload>& payload(uint64_t step) const {
+  const std::shared_ptr<batch::BatchPayload>& payload(uint64_t step) const {
     return slots_[step % slots_.size()].payload;
   }
 
@@ -79,14 +80,14 @@ class ReadySet {
 
  private:
   struct Slot {
-    std::shared_ptr<BatchPayload> payload;
+    std::shared_ptr<batch::BatchPayload> payload;
     uint64_t xxh3 = 0;  // of the payload; set before `filled`
     Mutex mu;
     bool filled MR_GUARDED_BY(mu) = false;
   };
 
   const std::shared_ptr<const ReadyRecipe> recipe_;
-  const BatchLayout::Placed placed_;
+  const batch::BatchLayout::Placed placed_;
   const uint64_t bytes_;
   const std::shared_ptr<ReadyShare> share_;
   std::deque<Slot> slots_;
@@ -94,7 +95,7 @@ class ReadySet {
 
 class ReadyBatches {
  public:
-  ReadyBatches(ReadyRecipe recipe, const BatchLayout* layout);
+  ReadyBatches(ReadyRecipe recipe, const batch::BatchLayout* layout);
 
   // Bytes of a set.
   uint64_t Bytes(uint64_t rows) const;
@@ -103,11 +104,11 @@ class ReadyBatches {
   // delay: the budget or the share has no room for a new set.
   absl::StatusOr<std::shared_ptr<ReadySet>> Take(
       uint64_t rows, ByteBudget& budget, std::shared_ptr<ReadyShare> share,
-      std::shared_ptr<BufferPool> pool);
+      std::shared_ptr<batch::BufferPool> pool);
 
  private:
   const std::shared_ptr<const ReadyRecipe> recipe_;
-  const BatchLayout& layout_;
+  const batch::BatchLayout& layout_;
   Mutex mu_;
   // By rows.
   std::map<uint64_t, std::weak_ptr<ReadySet>> sets_ MR_GUARDED_BY(mu_);
@@ -115,10 +116,10 @@ class ReadyBatches {
 
 // The payload of `step` for one batch, which keeps the set and `reservation`
 // (of the batch's own bookkeeping) as long as it lives.
-std::shared_ptr<BatchPayload> Refer(std::shared_ptr<ReadySet> set,
-                                    uint64_t step,
-                                    ByteBudget::Reservation reservation);
+std::shared_ptr<batch::BatchPayload> Refer(std::shared_ptr<ReadySet> set,
+                                           uint64_t step,
+                                           ByteBudget::Reservation reservation);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_BUILT_PIPELINE_READY_BATCHES_H_

@@ -7,7 +7,7 @@
 #include "absl/types/span.h"
 #include "server/pipeline/threads/thread_waits.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -28,9 +28,9 @@ uint64_t FirstPosition(const BatchSlice& slice) {
 
 }  // namespace
 
-BatchReads::BatchReads(const BuiltPipeline& pipeline, const Plan::Epoch& epoch,
-                       const BatchSlice& slice, uint64_t units_per_task,
-                       SampleBuffers& buffers)
+BatchReads::BatchReads(const BuiltPipeline& pipeline,
+                       const plan::Plan::Epoch& epoch, const BatchSlice& slice,
+                       uint64_t units_per_task, SampleBuffers& buffers)
     : pipeline_(pipeline),
       epoch_(epoch),
       slice_(slice),
@@ -61,7 +61,7 @@ uint64_t BatchReads::samples_per_task() const {
   // A read that blocks is a task of its own, so that the waits overlap. Several
   // pages are read in one task, but at least eight threads share the samples of
   // a worker's task.
-  if (pipeline_.pace().wait() == ReadWait::kRead) return 1;
+  if (pipeline_.pace().wait() == storage::ReadWait::kRead) return 1;
   return std::clamp<uint64_t>(units_per_task_ * samples_per_unit_ / 8, 1,
                               kMaxPageSamples);
 }
@@ -72,7 +72,7 @@ bool BatchReads::Needs(uint64_t position) const {
   }
   // The partner of a row may be in another rank's slice. It is read only if
   // this step mixes and the partner is in the global batch.
-  return slice_.mix.kind != BatchMix::NONE &&
+  return slice_.mix.kind != augment::BatchMix::NONE &&
          position - slice_.step_first < slice_.global_rows;
 }
 
@@ -84,18 +84,18 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
   std::chrono::nanoseconds for_room{0}, at_gates{0};
   for (uint64_t i = begin; i < end; ++i) {
     if (!Needs(first_ + i)) continue;
-    const SampleRef ref = epoch_.At(first_ + i);
+    const plan::SampleRef ref = epoch_.At(first_ + i);
     if (!ref.valid) continue;
     const auto& source = pipeline_.shared_source(ref.source);
-    const ReadWait wait = source->read_wait();
-    if (wait == ReadWait::kNever) continue;
+    const storage::ReadWait wait = source->read_wait();
+    if (wait == storage::ReadWait::kNever) continue;
     // After an error samples_[i] stays null: the worker reads the sample
     // itself, gets the error again and reports it with the row.
     auto found = reader.ReaderOf(source);
     if (!found.ok()) continue;
-    RecordReader& records = **found;
+    storage::RecordReader& records = **found;
     if (!records.UseFields(pipeline_.used_fields(ref.source)).ok()) continue;
-    if (wait == ReadWait::kPages) {
+    if (wait == storage::ReadWait::kPages) {
       records.Prefetch(ref.index);
       continue;
     }
@@ -113,7 +113,7 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     // For these sources the copy is only tried. Without room, the visit ends,
     // the thread waits outside and reads the sample again.
     const bool may_wait = source->max_concurrent_reads() == 0;
-    const auto copy = [&](const EncodedSample& read) {
+    const auto copy = [&](const storage::EncodedSample& read) {
       sample = may_wait ? turn.Copy(read) : turn.TryCopy(read);
       return absl::OkStatus();
     };
@@ -172,4 +172,4 @@ void BatchReads::Release(uint64_t from, uint64_t to) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -28,13 +28,13 @@
 #include "server/pipeline/row/row_filler.h"
 #include "server/pipeline/row/worker_state.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class BatchReads final : public SamplesAhead {
  public:
   // All must outlive it. Units of the slice become ready `units_per_task` at a
   // time.
-  BatchReads(const BuiltPipeline& pipeline, const Plan::Epoch& epoch,
+  BatchReads(const BuiltPipeline& pipeline, const plan::Plan::Epoch& epoch,
              const BatchSlice& slice, uint64_t units_per_task,
              SampleBuffers& buffers);
   ~BatchReads() override;
@@ -75,7 +75,7 @@ class BatchReads final : public SamplesAhead {
   bool Needs(uint64_t position) const;
 
   const BuiltPipeline& pipeline_;
-  const Plan::Epoch& epoch_;
+  const plan::Plan::Epoch& epoch_;
   const BatchSlice& slice_;
   SampleBuffers& buffers_;
   const uint64_t samples_per_unit_;
@@ -85,6 +85,6 @@ class BatchReads final : public SamplesAhead {
   std::vector<std::atomic<uint64_t>> left_;  // of each task, to be read
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_READING_BATCH_READS_H_

@@ -35,7 +35,7 @@
 #include "server/pipeline/row/worker_state.h"
 #include "server/pipeline/threads/scheduler.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class ReadAhead {
  public:
@@ -172,6 +172,6 @@ class ReadAhead {
   std::unique_ptr<Scheduler> threads_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_READING_READ_AHEAD_H_

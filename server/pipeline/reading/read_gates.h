@@ -18,13 +18,13 @@
 #include "server/pipeline/threads/thread_tally.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class ReadGates {
  public:
   class Pass {
    public:
-    Pass(ReadGates& gates, const RecordSource& source)
+    Pass(ReadGates& gates, const storage::RecordSource& source)
         : gates_(gates),
           source_(source),
           limit_(source.max_concurrent_reads()) {
@@ -55,7 +55,7 @@ class ReadGates {
 
    private:
     ReadGates& gates_;
-    const RecordSource& source_;
+    const storage::RecordSource& source_;
     const uint32_t limit_;
     std::chrono::nanoseconds waited_{0};
   };
@@ -70,9 +70,9 @@ class ReadGates {
   Mutex mu_;
   CondVar changed_;
   ThreadTally waiting_ MR_GUARDED_BY(mu_);
-  std::map<const RecordSource*, uint32_t> inside_ MR_GUARDED_BY(mu_);
+  std::map<const storage::RecordSource*, uint32_t> inside_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_READING_READ_GATES_H_

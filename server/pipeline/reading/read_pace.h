@@ -19,16 +19,16 @@
 
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class ReadPace {
  public:
   // Starts with reading ahead if Read() itself waits, because the length of the
   // first read is not known and may be long.
-  explicit ReadPace(ReadWait wait)
-      : wait_(wait), ahead_(wait == ReadWait::kRead) {}
+  explicit ReadPace(storage::ReadWait wait)
+      : wait_(wait), ahead_(wait == storage::ReadWait::kRead) {}
 
-  ReadWait wait() const { return wait_; }
+  storage::ReadWait wait() const { return wait_; }
 
   bool ahead() const { return ahead_.load(std::memory_order_relaxed); }
 
@@ -74,14 +74,14 @@ class ReadPace {
     const double worked = PerSample(work_samples_, work_nanos_);
     // Less than the hand-over costs: of a copy and a task for every sample, or
     // of a task for many whose pages are touched.
-    const double floor = wait_ == ReadWait::kRead ? 5000 : 500;
+    const double floor = wait_ == storage::ReadWait::kRead ? 5000 : 500;
     const bool was = ahead();
     const double share = was ? 0.05 : 0.1;  // so that it does not flutter
     const bool now = waited >= floor && waited >= share * worked;
     if (now != was) ahead_.store(now, std::memory_order_relaxed);
   }
 
-  const ReadWait wait_;
+  const storage::ReadWait wait_;
   std::atomic<bool> ahead_;
   Sum work_samples_{0};
   Sum work_nanos_{0};
@@ -89,6 +89,6 @@ class ReadPace {
   Sum wait_nanos_{0};
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_READING_READ_PACE_H_

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Fields are aligned to this number of bytes, which is enough for every tensor
@@ -18,7 +18,7 @@ uint64_t Aligned(uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-uint64_t BytesOf(const EncodedSample& sample) {
+uint64_t BytesOf(const storage::EncodedSample& sample) {
   uint64_t bytes = 0;
   for (const auto& field : sample.fields) bytes += Aligned(field.size());
   return bytes;
@@ -85,13 +85,14 @@ bool SampleBuffers::Turn::MayFindRoom() const {
          buffers_.RoomComes(*this, account_.recent_);
 }
 
-FetchedSample* SampleBuffers::Turn::Copy(const EncodedSample& sample) {
+FetchedSample* SampleBuffers::Turn::Copy(const storage::EncodedSample& sample) {
   const uint64_t bytes = BytesOf(sample);
   FetchedSample* const copy = buffers_.Take(*this, bytes);
   return copy == nullptr ? nullptr : Fill(copy, sample, bytes);
 }
 
-FetchedSample* SampleBuffers::Turn::TryCopy(const EncodedSample& sample) {
+FetchedSample* SampleBuffers::Turn::TryCopy(
+    const storage::EncodedSample& sample) {
   const uint64_t bytes = BytesOf(sample);
   FetchedSample* copy = nullptr;
   // If the file has changed, a second read of the sample may return more bytes.
@@ -115,7 +116,7 @@ bool SampleBuffers::Turn::AwaitRoom() {
 }
 
 FetchedSample* SampleBuffers::Turn::Fill(FetchedSample* copy,
-                                         const EncodedSample& sample,
+                                         const storage::EncodedSample& sample,
                                          uint64_t bytes) {
   // Without the lock, because the sample belongs to this turn.
   uint8_t* at = copy->bytes_.Reserve(bytes);
@@ -297,4 +298,4 @@ uint64_t SampleBuffers::idle_bytes() const {
   return idle_;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

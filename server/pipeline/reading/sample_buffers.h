@@ -43,7 +43,7 @@
 #include "server/pipeline/threads/thread_tally.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // What one plan holds of SampleBuffers, and how large its samples are. Belongs
 // to one SampleBuffers, whose mutex guards all fields. Must outlive the turns
@@ -68,7 +68,7 @@ class FetchedSample {
  public:
   // As RecordReader::Read() of that sample; once.
   absl::Status Visit(
-      absl::FunctionRef<absl::Status(const EncodedSample&)> visit) {
+      absl::FunctionRef<absl::Status(const storage::EncodedSample&)> visit) {
     if (!status_.ok()) return std::move(status_);
     return visit({.fields = fields_, .shard = shard_, .row = row_});
   }
@@ -118,10 +118,10 @@ class SampleBuffers {
     // now, so reading it is a waste.
     bool MayFindRoom() const;
     // Null: the sample is given up, or the system has no memory.
-    FetchedSample* Copy(const EncodedSample& sample);
+    FetchedSample* Copy(const storage::EncodedSample& sample);
     // The same, but null also where it would have to wait for room: for sources
     // whose visits must not wait.
-    FetchedSample* TryCopy(const EncodedSample& sample);
+    FetchedSample* TryCopy(const storage::EncodedSample& sample);
     // Waits for the room that TryCopy() has not found; a TryCopy() of at most
     // as many bytes then succeeds. False: room was not what TryCopy() lacked,
     // or the sample is given up.
@@ -137,8 +137,8 @@ class SampleBuffers {
     friend class SampleBuffers;
     // Copies into a sample that Take() gave. Null: the system has no memory;
     // the sample is given back.
-    FetchedSample* Fill(FetchedSample* copy, const EncodedSample& sample,
-                        uint64_t bytes);
+    FetchedSample* Fill(FetchedSample* copy,
+                        const storage::EncodedSample& sample, uint64_t bytes);
     SampleBuffers& buffers_;
     ReadAccount& account_;
     uint64_t number_;
@@ -230,6 +230,6 @@ class SampleBuffers {
   std::vector<std::unique_ptr<FetchedSample>> idle_samples_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_READING_SAMPLE_BUFFERS_H_

@@ -5,7 +5,7 @@
 #include "common/clean_text.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 void BadSampleList::Add(const absl::Status& status) {
   const ErrorDetail detail = GetErrorDetail(status);
@@ -42,4 +42,4 @@ std::vector<BadSample> BadSampleList::Newest() const {
   return {samples_.begin(), samples_.end()};
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -22,7 +22,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class BadSampleList {
  public:
@@ -50,6 +50,6 @@ class BadSampleList {
   std::map<Key, std::list<BadSample>::iterator> places_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_ROW_BAD_SAMPLE_LIST_H_

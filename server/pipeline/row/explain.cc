@@ -25,7 +25,7 @@
 #include "server/pipeline/row/worker_state.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Upper bounds for one call: its rows have their own memory, and its answer
@@ -35,12 +35,12 @@ constexpr uint64_t kMaxPayloadBytes = 16 << 20;
 
 std::string TransformAt(const PipelineSpec& spec, uint32_t place) {
   return static_cast<int>(place) < spec.transforms_size()
-             ? TransformName(spec.transforms(static_cast<int>(place)))
+             ? plan::TransformName(spec.transforms(static_cast<int>(place)))
              : "";
 }
 
 // The values drawn since Clear(), sample by sample in the order of processing.
-class UnitLog final : public ParameterLog {
+class UnitLog final : public augment::ParameterLog {
  public:
   struct Sample {
     int64_t index;
@@ -170,7 +170,7 @@ absl::Status BuiltPipeline::ExplainRows(
         "ready_batches to 0");
   }
   MR_ASSIGN_OR_RETURN(
-      const StepRows all,
+      const plan::StepRows all,
       plan_.steps().Rows(range.first_step, range.rank, range.world_size));
   response->set_rows(all.rows);
   if (all.rows == 0) return absl::OkStatus();
@@ -181,7 +181,7 @@ absl::Status BuiltPipeline::ExplainRows(
   }
   const uint64_t row_bytes =
       std::max<uint64_t>(1, layout_.PayloadBytes(kMaxRows) / kMaxRows);
-  StepRows part = all;
+  plan::StepRows part = all;
   part.first += first_row;
   part.rows =
       std::min({std::max<uint64_t>(1, row_count), all.rows - first_row,
@@ -203,7 +203,7 @@ absl::Status BuiltPipeline::ExplainRows(
         ": request from another server, or ", Advice(fits)));
   }
 
-  const BatchLayout::Placed placed = layout_.ForRows(part.rows);
+  const batch::BatchLayout::Placed placed = layout_.ForRows(part.rows);
   ByteBudget::Reservation reservation;
   if (limit_.budget != nullptr) {
     const uint64_t bytes = placed.payload_bytes() + beside;
@@ -225,14 +225,14 @@ absl::Status BuiltPipeline::ExplainRows(
   const BatchSlice slice =
       SliceOf(*this, range.epoch, range.first_step, part, placed, payload);
   const PipelineSpec& spec = plan_.spec();
-  if (slice.mix.kind != BatchMix::NONE) {
+  if (slice.mix.kind != augment::BatchMix::NONE) {
     Drawn* const drawn = response->add_drawn();
     drawn->set_place(mixers_.place(slice.mix.mixer));
     drawn->set_transform(TransformAt(spec, drawn->place()));
-    drawn->set_what(millrace::Describe(slice.mix));
+    drawn->set_what(millrace::augment::Describe(slice.mix));
   }
 
-  const Plan::Epoch order = plan_.ForEpoch(range.epoch);
+  const plan::Plan::Epoch order = plan_.ForEpoch(range.epoch);
   UnitLog log(spec);
   WorkerState worker;
   worker.set_log(&log);
@@ -248,7 +248,7 @@ absl::Status BuiltPipeline::ExplainRows(
     size_t next = 0;
     for (uint64_t row = slice.units.begin(unit); row < slice.units.end(unit);
          ++row) {
-      const SampleRef ref = order.At(part.first + row);
+      const plan::SampleRef ref = order.At(part.first + row);
       ExplainedRow* const explained = response->add_explained();
       explained->set_row(first_row + row);
       explained->set_position(part.first + row);
@@ -283,12 +283,12 @@ absl::Status BuiltPipeline::ExplainRows(
 
 absl::StatusOr<std::string> ExplainBatch(const Pipeline& pipeline,
                                          uint64_t epoch, uint64_t step,
-                                         ParameterLog& log) {
+                                         augment::ParameterLog& log) {
   const auto* built = dynamic_cast<const BuiltPipeline*>(&pipeline);
   MR_CHECK(built != nullptr) << "the pipeline is not from an engine";
-  MR_ASSIGN_OR_RETURN(const StepRows rows,
+  MR_ASSIGN_OR_RETURN(const plan::StepRows rows,
                       built->plan().steps().Rows(step, 0, 1));
-  const BatchLayout::Placed placed = built->layout().ForRows(rows.rows);
+  const batch::BatchLayout::Placed placed = built->layout().ForRows(rows.rows);
   AlignedBuffer buffer;
   uint8_t* const payload = buffer.Reserve(placed.payload_bytes());
   if (payload == nullptr) {
@@ -296,10 +296,11 @@ absl::StatusOr<std::string> ExplainBatch(const Pipeline& pipeline,
         "no memory for the batch: lower batch_size");
   }
   const BatchSlice slice = SliceOf(*built, epoch, step, rows, placed, payload);
-  if (slice.mix.kind != BatchMix::NONE) {
-    log.Add(built->mixers().place(slice.mix.mixer), Describe(slice.mix));
+  if (slice.mix.kind != augment::BatchMix::NONE) {
+    log.Add(built->mixers().place(slice.mix.mixer),
+            augment::Describe(slice.mix));
   }
-  const Plan::Epoch order = built->plan().ForEpoch(epoch);
+  const plan::Plan::Epoch order = built->plan().ForEpoch(epoch);
   WorkerState worker;
   worker.set_log(&log);
   BadSampleList bad_list;
@@ -315,4 +316,4 @@ absl::StatusOr<std::string> ExplainBatch(const Pipeline& pipeline,
                      placed.payload_bytes());
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

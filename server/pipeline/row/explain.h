@@ -18,7 +18,7 @@
 #include "server/augment/parameter_log.h"
 #include "server/pipeline/engine.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // The whole batch of a step, as rank 0 of a world of 1 gets it; its payload.
 // `pipeline` comes from Engine::Open(). `log` learns what was drawn for the
@@ -26,8 +26,8 @@ namespace millrace {
 // DataLoss: a bad sample under the policy FAIL.
 absl::StatusOr<std::string> ExplainBatch(const Pipeline& pipeline,
                                          uint64_t epoch, uint64_t step,
-                                         ParameterLog& log);
+                                         augment::ParameterLog& log);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_ROW_EXPLAIN_H_

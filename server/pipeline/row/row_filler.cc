@@ -10,7 +10,7 @@
 #include "proto/error_detail.h"
 #include "server/augment/mix_pixels.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 bool IsBadSample(const absl::Status& status) {
@@ -24,8 +24,8 @@ absl::Status BadStorage(std::string what) {
 }  // namespace
 
 BatchSlice SliceOf(const BuiltPipeline& pipeline, uint64_t epoch, uint64_t step,
-                   const StepRows& rows, const BatchLayout::Placed& placed,
-                   uint8_t* payload) {
+                   const plan::StepRows& rows,
+                   const batch::BatchLayout::Placed& placed, uint8_t* payload) {
   BatchSlice slice;
   slice.global_rows = pipeline.plan().spec().batch_size();
   slice.step_first = step * slice.global_rows;
@@ -101,7 +101,7 @@ absl::Status RowFiller::FillUnit(uint64_t unit) {
     places[i].row = place - of_row_0;
     MR_ASSIGN_OR_RETURN(loaded[i], Load(places[i], slice_.step_first + place));
   }
-  const bool mixes = slice_.mix.kind != BatchMix::NONE;
+  const bool mixes = slice_.mix.kind != augment::BatchMix::NONE;
   for (int i = 0; i < 2; ++i) {
     if (places[i].own || !mixes || !loaded[1 - i]) continue;
     if (first + i >= slice_.global_rows) continue;
@@ -118,7 +118,7 @@ absl::Status RowFiller::FillUnit(uint64_t unit) {
 }
 
 absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
-  const SampleRef ref = epoch_.At(position);
+  const plan::SampleRef ref = epoch_.At(position);
   if (!ref.valid) {
     Empty(place, /*sample_index=*/-1, /*source=*/-1);
     return false;
@@ -135,7 +135,8 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
       if (place.own) ++emptied_rows_;
       return false;
     case BadSamplePolicy::SUBSTITUTE:
-      for (uint64_t attempt = 1; attempt <= Plan::kMaxSubstitutes; ++attempt) {
+      for (uint64_t attempt = 1; attempt <= plan::Plan::kMaxSubstitutes;
+           ++attempt) {
         const absl::Status tried =
             LoadFrom(epoch_.Substitute(ref, attempt), place, nullptr);
         if (tried.ok()) return true;
@@ -144,10 +145,10 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
       }
       return WithErrorDetail(
           absl::DataLossError(absl::StrCat(
-              status.message(), " (and the ", Plan::kMaxSubstitutes,
+              status.message(), " (and the ", plan::Plan::kMaxSubstitutes,
               " samples that could replace it are damaged too: ",
-              Plan::kNeighbours, " after it and ",
-              Plan::kMaxSubstitutes - Plan::kNeighbours,
+              plan::Plan::kNeighbours, " after it and ",
+              plan::Plan::kMaxSubstitutes - plan::Plan::kNeighbours,
               " from the whole dataset, so most of its samples are damaged: "
               "run `millrace-data verify` and restore the files)")),
           GetErrorDetail(status));
@@ -156,13 +157,13 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
   }
 }
 
-absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place,
+absl::Status RowFiller::LoadFrom(const plan::SampleRef& ref, const Place& place,
                                  FetchedSample* fetched) {
   MR_RETURN_IF_ERROR(UseSource(ref.source));
-  ParameterLog* const log = worker_.log();
+  augment::ParameterLog* const log = worker_.log();
   if (log != nullptr && pipeline_.sources() > 1) log->BeginSource(ref.source);
   if (log != nullptr) log->BeginSample(ref.index, ref.key);
-  const auto write = [&](const EncodedSample& sample) {
+  const auto write = [&](const storage::EncodedSample& sample) {
     absl::Status written = WriteColumns(sample, ref.key, place);
     if (written.ok()) return written;
     return Located(std::move(written), "decode", &sample, ref.index);
@@ -179,8 +180,8 @@ absl::Status RowFiller::LoadFrom(const SampleRef& ref, const Place& place,
   return Located(std::move(status), "storage", nullptr, ref.index);
 }
 
-absl::Status RowFiller::WriteColumns(const EncodedSample& sample, uint64_t key,
-                                     const Place& place) {
+absl::Status RowFiller::WriteColumns(const storage::EncodedSample& sample,
+                                     uint64_t key, const Place& place) {
   int sized_field = -1;  // the image whose size is in the scratch
   for (int i : pipeline_.order(source_)) {
     const Column& column = pipeline_.columns(source_)[i];
@@ -276,7 +277,7 @@ void RowFiller::Empty(const Place& place, int64_t sample_index,
 }
 
 void RowFiller::Mix(const Place& a, const Place& b) {
-  const BatchMix& mix = slice_.mix;
+  const augment::BatchMix& mix = slice_.mix;
   const auto& columns = pipeline_.columns();
   for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
     const Column& column = columns[i];
@@ -284,23 +285,23 @@ void RowFiller::Mix(const Place& a, const Place& b) {
     uint8_t* const x = Raw(i, a);
     uint8_t* const y = Raw(i, b);
     const auto bytes = static_cast<int64_t>(column.raw_bytes);
-    if (mix.kind == BatchMix::MIX_UP) {
+    if (mix.kind == augment::BatchMix::MIX_UP) {
       if (a.own && b.own) {
-        MixRows(x, y, bytes, mix.share);
+        augment::MixRows(x, y, bytes, mix.share);
       } else {
-        MixRow(a.own ? x : y, a.own ? y : x, bytes, mix.share);
+        augment::MixRow(a.own ? x : y, a.own ? y : x, bytes, mix.share);
       }
     } else if (a.own && b.own) {
-      SwapBoxes(x, y, column.row_stride, column.channels, mix);
+      augment::SwapBoxes(x, y, column.row_stride, column.channels, mix);
     } else {
-      CopyBox(a.own ? x : y, a.own ? y : x, column.row_stride, column.channels,
-              mix);
+      augment::CopyBox(a.own ? x : y, a.own ? y : x, column.row_stride,
+                       column.channels, mix);
     }
   }
 }
 
 void RowFiller::Finish(const Place& place, const Place* partner) {
-  const BatchMix& mix = slice_.mix;
+  const augment::BatchMix& mix = slice_.mix;
   const auto& columns = pipeline_.columns();
   for (int i = 0; i < static_cast<int>(columns.size()); ++i) {
     const Column& column = columns[i];
@@ -344,7 +345,7 @@ int64_t RowFiller::ClassOf(const Column& column, const Place& place) const {
 }
 
 absl::Status RowFiller::Located(absl::Status status, absl::string_view stage,
-                                const EncodedSample* sample,
+                                const storage::EncodedSample* sample,
                                 int64_t index) const {
   ErrorDetail detail = MakeErrorDetail(stage);
   const DatasetInfo& info = pipeline_.info(source_);
@@ -370,4 +371,4 @@ void RowFiller::NoteBadSample(const absl::Status& status, const Place& place) {
       << "): " << FormatError(status);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -22,7 +22,7 @@
 #include "server/pipeline/row/bad_sample_list.h"
 #include "server/pipeline/row/worker_state.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // A rank's part of a step, under way.
 struct BatchSlice {
@@ -30,16 +30,16 @@ struct BatchSlice {
   uint64_t global_rows = 0;  // of the global batch
   uint64_t first = 0;        // position of row 0
   RowUnits units;
-  BatchMix mix;
-  const BatchLayout::Placed* placed = nullptr;
+  augment::BatchMix mix;
+  const batch::BatchLayout::Placed* placed = nullptr;
   uint8_t* payload = nullptr;
 };
 
 // The slice of rows `rows` of a step over `payload`, which is laid out as
 // `placed` says.
 BatchSlice SliceOf(const BuiltPipeline& pipeline, uint64_t epoch, uint64_t step,
-                   const StepRows& rows, const BatchLayout::Placed& placed,
-                   uint8_t* payload);
+                   const plan::StepRows& rows,
+                   const batch::BatchLayout::Placed& placed, uint8_t* payload);
 
 // Samples of a batch that were read before their rows are filled.
 class SamplesAhead {
@@ -56,7 +56,7 @@ class RowFiller {
 
   // All must outlive the filler. `ahead`: the samples that were read ahead;
   // null: none.
-  RowFiller(const BuiltPipeline& pipeline, const Plan::Epoch& epoch,
+  RowFiller(const BuiltPipeline& pipeline, const plan::Plan::Epoch& epoch,
             const BatchSlice& slice, WorkerState& worker,
             BadSampleList& bad_list, const SamplesAhead* ahead = nullptr)
       : pipeline_(pipeline),
@@ -96,9 +96,9 @@ class RowFiller {
   // finished as an empty one.
   absl::StatusOr<bool> Load(const Place& place, uint64_t position);
   // `fetched` is the sample when it has been read already, else null.
-  absl::Status LoadFrom(const SampleRef& ref, const Place& place,
+  absl::Status LoadFrom(const plan::SampleRef& ref, const Place& place,
                         FetchedSample* fetched);
-  absl::Status WriteColumns(const EncodedSample& sample, uint64_t key,
+  absl::Status WriteColumns(const storage::EncodedSample& sample, uint64_t key,
                             const Place& place);
   absl::Status WriteColumn(int i, absl::Span<const uint8_t> stored,
                            uint64_t key, const Place& place);
@@ -132,22 +132,23 @@ class RowFiller {
 
   // `status` with the dataset of source_, shard, row, sample.
   absl::Status Located(absl::Status status, absl::string_view stage,
-                       const EncodedSample* sample, int64_t index) const;
+                       const storage::EncodedSample* sample,
+                       int64_t index) const;
   void NoteBadSample(const absl::Status& status, const Place& place);
 
   const BuiltPipeline& pipeline_;
-  const Plan::Epoch& epoch_;
+  const plan::Plan::Epoch& epoch_;
   const BatchSlice& slice_;
   WorkerState& worker_;
   BadSampleList& bad_list_;
   const SamplesAhead* const ahead_;
-  RecordReader* reader_ = nullptr;
+  storage::RecordReader* reader_ = nullptr;
   uint32_t source_ = 0;  // of the sample at hand
   uint8_t* staging_ = nullptr;
   uint64_t bad_samples_ = 0;
   uint64_t emptied_rows_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_ROW_ROW_FILLER_H_

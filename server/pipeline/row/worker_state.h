@@ -15,15 +15,15 @@
 #include "server/pipeline/stage/image_stage.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class WorkerState {
  public:
   // The sources of datasets outlive the worker. A synthetic source may be
   // destroyed with its pipeline, and another source may get the same address;
   // readers may outlive their source. Fails as RecordSource::NewReader.
-  absl::StatusOr<RecordReader*> ReaderOf(
-      const std::shared_ptr<const RecordSource>& source) {
+  absl::StatusOr<storage::RecordReader*> ReaderOf(
+      const std::shared_ptr<const storage::RecordSource>& source) {
     SourceReader& reader = readers_[source.get()];
     if (reader.source.expired()) {
       auto made = source->NewReader();
@@ -59,12 +59,12 @@ class WorkerState {
 
   // Where what is drawn for samples is written; null on the way of training.
   // Set before the first sample. Not owned.
-  void set_log(ParameterLog* log) { log_ = log; }
-  ParameterLog* log() const { return log_; }
+  void set_log(augment::ParameterLog* log) { log_ = log; }
+  augment::ParameterLog* log() const { return log_; }
 
   // Images that need much memory do not wait for it but are given up for now:
   // see LargeImages. Set before the first sample; not owned.
-  void set_large_images(LargeImageGate* gate) { large_.gate = gate; }
+  void set_large_images(decode::LargeImageGate* gate) { large_.gate = gate; }
   LargeImages& large_images() { return large_; }
 
   // Samples that do not come about in their place on the wire.
@@ -81,17 +81,17 @@ class WorkerState {
 
  private:
   struct SourceReader {
-    std::weak_ptr<const RecordSource> source;
-    std::unique_ptr<RecordReader> reader;
+    std::weak_ptr<const storage::RecordSource> source;
+    std::unique_ptr<storage::RecordReader> reader;
   };
-  std::map<const RecordSource*, SourceReader> readers_;
+  std::map<const storage::RecordSource*, SourceReader> readers_;
   std::unique_ptr<ImageStage::Scratch> scratch_;
   AlignedBuffer staging_;
   PageWatch page_watch_;
-  ParameterLog* log_ = nullptr;
+  augment::ParameterLog* log_ = nullptr;
   LargeImages large_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_ROW_WORKER_STATE_H_

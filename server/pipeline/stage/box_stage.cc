@@ -15,7 +15,7 @@
 #include "server/augment/random_affine.h"
 #include "server/pipeline/stage/transform_ops.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 struct Box {
@@ -83,16 +83,16 @@ void Apply(const Move& move, Box& box) {
   }
 }
 
-Move MoveOf(const GeometryStep& step, Size& size) {
+Move MoveOf(const augment::GeometryStep& step, augment::Size& size) {
   Move move;
   switch (step.kind) {
-    case GeometryStep::Kind::kCut:
+    case augment::GeometryStep::Kind::kCut:
       move.kind = Move::Kind::kShift;
       move.x = static_cast<float>(step.rect.left);
       move.y = static_cast<float>(step.rect.top);
       size = {step.rect.width, step.rect.height};
       break;
-    case GeometryStep::Kind::kResize:
+    case augment::GeometryStep::Kind::kResize:
       move.kind = Move::Kind::kScale;
       move.x = static_cast<float>(static_cast<double>(step.size.width) /
                                   static_cast<double>(size.width));
@@ -100,10 +100,10 @@ Move MoveOf(const GeometryStep& step, Size& size) {
                                   static_cast<double>(size.height));
       size = step.size;
       break;
-    case GeometryStep::Kind::kFlipHorizontal:
+    case augment::GeometryStep::Kind::kFlipHorizontal:
       move.kind = Move::Kind::kMirrorX;
       break;
-    case GeometryStep::Kind::kFlipVertical:
+    case augment::GeometryStep::Kind::kFlipVertical:
       move.kind = Move::Kind::kMirrorY;
       break;
   }
@@ -114,7 +114,7 @@ Move MoveOf(const GeometryStep& step, Size& size) {
 
 class BoxStage final : public ImageStage {
  public:
-  using Op = std::variant<GeometryOp, RandomAffineOptions>;
+  using Op = std::variant<augment::GeometryOp, augment::RandomAffineOptions>;
 
   BoxStage(int64_t boxes, std::vector<Op> ops)
       : output_shape_{boxes, 4}, ops_(std::move(ops)) {}
@@ -156,28 +156,29 @@ class BoxStage final : public ImageStage {
   }
 
  private:
-  absl::Status Plan(Size size, uint64_t sample_key, ParameterLog* log,
-                    MoveList& moves) const {
+  absl::Status Plan(augment::Size size, uint64_t sample_key,
+                    augment::ParameterLog* log, MoveList& moves) const {
     if (size.width <= 0 || size.height <= 0) {
       return absl::InternalError("boxes: the size of the image is not known");
     }
-    StepList steps;
+    augment::StepList steps;
     for (const Op& op : ops_) {
-      if (const auto* geometry = std::get_if<GeometryOp>(&op)) {
+      if (const auto* geometry = std::get_if<augment::GeometryOp>(&op)) {
         steps.clear();
-        Size after = size;
-        MR_RETURN_IF_ERROR(Resolve(*geometry, sample_key, log, after, steps));
-        for (const GeometryStep& step : steps) {
+        augment::Size after = size;
+        MR_RETURN_IF_ERROR(
+            augment::Resolve(*geometry, sample_key, log, after, steps));
+        for (const augment::GeometryStep& step : steps) {
           moves.push_back(MoveOf(step, size));
         }
         continue;
       }
-      AffinePair maps;
-      if (!DrawAffine(std::get<RandomAffineOptions>(op), sample_key, size, log,
-                      maps)) {
+      augment::AffinePair maps;
+      if (!augment::DrawAffine(std::get<augment::RandomAffineOptions>(op),
+                               sample_key, size, log, maps)) {
         continue;
       }
-      const AffineMap& m = maps.forward;
+      const augment::AffineMap& m = maps.forward;
       Move& move = moves.emplace_back();
       move.kind = Move::Kind::kMap;
       move.map = {static_cast<float>(m.xx), static_cast<float>(m.xy),
@@ -210,9 +211,9 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
   std::vector<BoxStage::Op> ops;
   for (const PlacedTransform& placed : transforms) {
     if (auto op = GeometryOf(placed, options)) {
-      if (op->surround != Surround::kFill) {
+      if (op->surround != augment::Surround::kFill) {
         return absl::InvalidArgumentError(absl::StrCat(
-            OpName(*op),
+            augment::OpName(*op),
             ": boxes cannot follow pixels that are mirrored or repeated at the "
             "edges; set padding_mode: PADDING_CONSTANT"));
       }
@@ -228,4 +229,4 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
   return std::make_unique<BoxStage>(field.shape(0), std::move(ops));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

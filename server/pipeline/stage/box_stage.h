@@ -22,7 +22,7 @@
 #include "proto/names.h"
 #include "server/pipeline/stage/image_stage.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // `transforms`: those that name the boxes, which name the image as well.
 // InvalidArgument: the field holds no boxes, a transform is not one that boxes
@@ -30,6 +30,6 @@ namespace millrace {
 absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
     const Field& field, absl::Span<const PlacedTransform> transforms);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_BOX_STAGE_H_

@@ -7,7 +7,7 @@
 #include "common/status_macros.h"
 #include "server/pipeline/stage/transform_ops.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Parses the transforms of one field in their order.
@@ -40,7 +40,8 @@ class ProgramReader {
     }
     if (!size_.has_value()) {
       // Names the transform that causes the error.
-      return GeometryChain::Create(std::move(last_geometry_), std::nullopt)
+      return augment::GeometryChain::Create(std::move(last_geometry_),
+                                            std::nullopt)
           .status();
     }
     program_.output = *size_;
@@ -54,7 +55,7 @@ class ProgramReader {
     program_.exact = decode.mode() == DecodeImage::EXACT;
     program_.exif_transpose = decode.exif_transpose();
     for (const OperatorRef& ref : decode.decoders()) {
-      const Operators::Decoder* const decoder =
+      const operators::Operators::Decoder* const decoder =
           options_.operators == nullptr
               ? nullptr
               : options_.operators->FindDecoder(ref.name());
@@ -68,14 +69,15 @@ class ProgramReader {
     return absl::OkStatus();
   }
 
-  absl::Status AddGeometry(GeometryOp op) {
+  absl::Status AddGeometry(augment::GeometryOp op) {
     const bool interpolates =
-        !op.nearest && (op.kind == GeometryOp::Kind::kRandomResizedCrop ||
-                        op.kind == GeometryOp::Kind::kResizeShortSide ||
-                        op.kind == GeometryOp::Kind::kResize);
+        !op.nearest &&
+        (op.kind == augment::GeometryOp::Kind::kRandomResizedCrop ||
+         op.kind == augment::GeometryOp::Kind::kResizeShortSide ||
+         op.kind == augment::GeometryOp::Kind::kResize);
     if (interpolates && program_.channels != 1 && program_.channels != 3) {
       return absl::UnimplementedError(
-          absl::StrCat(OpName(op), ": images of ", program_.channels,
+          absl::StrCat(augment::OpName(op), ": images of ", program_.channels,
                        " channels can only be resized by INTERPOLATION_NEAREST "
                        "(images of 1 and 3 channels by every interpolation)"));
     }
@@ -96,8 +98,8 @@ class ProgramReader {
   }
 
   absl::Status EndGeometry() {
-    MR_ASSIGN_OR_RETURN(GeometryChain chain,
-                        GeometryChain::CreateAnySize(ops_, size_));
+    MR_ASSIGN_OR_RETURN(augment::GeometryChain chain,
+                        augment::GeometryChain::CreateAnySize(ops_, size_));
     size_ = chain.fixed_output();
     program_.phases.push_back({std::move(chain), nullptr});
     last_geometry_.insert(last_geometry_.end(), ops_.begin(), ops_.end());
@@ -107,9 +109,9 @@ class ProgramReader {
 
   ImageProgram& program_;
   const ImageStageOptions& options_;
-  std::optional<Size> size_;               // if all images have the same
-  std::vector<GeometryOp> ops_;            // of the phase in progress
-  std::vector<GeometryOp> last_geometry_;  // of all phases
+  std::optional<augment::Size> size_;     // if all images have the same
+  std::vector<augment::GeometryOp> ops_;  // of the phase in progress
+  std::vector<augment::GeometryOp> last_geometry_;  // of all phases
 };
 
 }  // namespace
@@ -124,11 +126,11 @@ absl::StatusOr<ImageProgram> ImageProgram::Read(
   } else if (field.kind() == FIELD_KIND_TENSOR &&
              field.dtype() == DTYPE_UINT8 && field.shape_size() == 3) {
     for (int64_t side : field.shape()) {
-      if (side <= 0 || side > kMaxImageSide) {
+      if (side <= 0 || side > augment::kMaxImageSide) {
         return absl::InvalidArgumentError(
             absl::StrCat("field \"", field.name(), "\" has the shape [",
                          absl::StrJoin(field.shape(), ", "),
-                         "]; each size must be 1 to ", kMaxImageSide));
+                         "]; each size must be 1 to ", augment::kMaxImageSide));
       }
     }
     program.raw = {field.shape(1), field.shape(0)};
@@ -150,4 +152,4 @@ absl::StatusOr<ImageProgram> ImageProgram::Read(
   return program;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -25,13 +25,13 @@
 #include "server/operators/operators.h"
 #include "server/pipeline/stage/image_stage.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 struct ImageProgram {
   // Exactly one of the two.
   struct Phase {
-    std::optional<GeometryChain> geometry;
-    std::unique_ptr<const PixelOp> op;
+    std::optional<augment::GeometryChain> geometry;
+    std::unique_ptr<const augment::PixelOp> op;
   };
 
   // Refuses as ImageStage::Create does.
@@ -40,21 +40,21 @@ struct ImageProgram {
       const ImageStageOptions& options);
 
   bool encoded = false;  // otherwise raw pixels of the size `raw`
-  Size raw;
+  augment::Size raw;
   int channels = 3;
   FieldRole::Role role = FieldRole::IMAGE;
   bool index = false;  // decoded to class indices
   bool exact = false;
   bool exif_transpose = false;
   // Asked before the server's own; of options.operators.
-  std::vector<const Operators::Decoder*> decoders;
+  std::vector<const operators::Operators::Decoder*> decoders;
 
   // The first is geometry. The last geometry makes one size of every image
   // (with options.size_only maybe not).
   std::vector<Phase> phases;
-  Size output;
+  augment::Size output;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_IMAGE_PROGRAM_H_

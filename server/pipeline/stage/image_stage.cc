@@ -15,7 +15,7 @@
 #include "server/pipeline/stage/segment_painter.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Max bytes that a worker's buffers keep from image to image. Larger buffers
@@ -27,8 +27,9 @@ constexpr uint64_t kTypicalScratchBytes = 16 << 20;
 
 // The gate for threads that belong to no engine: their large images together
 // take at most the memory of one image of the max size.
-LargeImageGate& GateOfProcess() {
-  static LargeImageGate& gate = *new LargeImageGate(kMaxDecodedBytes);
+decode::LargeImageGate& GateOfProcess() {
+  static decode::LargeImageGate& gate =
+      *new decode::LargeImageGate(decode::kMaxDecodedBytes);
   return gate;
 }
 
@@ -52,9 +53,9 @@ class StageScratch : public ImageStage::Scratch {
   }
 
   SegmentPainter painter;
-  AlignedBuffer images[2];         // between segments, alternating
-  AlignedBuffer pixel_op;          // for the pixel operations
-  std::vector<SegmentList> plans;  // of the geometry phases, in order
+  AlignedBuffer images[2];                  // between segments, alternating
+  AlignedBuffer pixel_op;                   // for the pixel operations
+  std::vector<augment::SegmentList> plans;  // of the geometry phases, in order
   Times times;
 };
 
@@ -79,11 +80,11 @@ class BuiltImageStage : public ImageStage {
     return NewImageScratch();
   }
 
-  absl::StatusOr<Size> ReadSize(absl::Span<const uint8_t> stored,
-                                Scratch& scratch) const override {
-    MR_ASSIGN_OR_RETURN(const ImageHeader header,
+  absl::StatusOr<augment::Size> ReadSize(absl::Span<const uint8_t> stored,
+                                         Scratch& scratch) const override {
+    MR_ASSIGN_OR_RETURN(const decode::ImageHeader header,
                         Open(stored, static_cast<StageScratch&>(scratch)));
-    return Size{header.width, header.height};
+    return augment::Size{header.width, header.height};
   }
 
   bool leaves_size() const override { return program_.role != FieldRole::MASK; }
@@ -93,7 +94,7 @@ class BuiltImageStage : public ImageStage {
     auto& s = static_cast<StageScratch&>(scratch);
     const Clock::time_point start = Clock::now();
     Clock::duration decoding{};
-    LargeImageGate::Admission large;  // held until the memory is freed
+    decode::LargeImageGate::Admission large;  // held until the memory is freed
     absl::Status status = Fill(stored, sample_key, s, out, large, decoding);
     s.times.decode_seconds += Seconds(decoding);
     s.times.augment_seconds += Seconds(Clock::now() - start - decoding);
@@ -102,18 +103,19 @@ class BuiltImageStage : public ImageStage {
   }
 
  private:
-  absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> stored,
-                                   StageScratch& s) const {
-    ImageHeader header;
+  absl::StatusOr<decode::ImageHeader> Open(absl::Span<const uint8_t> stored,
+                                           StageScratch& s) const {
+    decode::ImageHeader header;
     if (program_.encoded) {
       MR_ASSIGN_OR_RETURN(
           header, s.painter.decoder().Open(stored, program_.exif_transpose,
                                            program_.decoders));
       if (header.width <= 0 || header.height <= 0 ||
-          header.width > kMaxImageSide || header.height > kMaxImageSide) {
+          header.width > augment::kMaxImageSide ||
+          header.height > augment::kMaxImageSide) {
         return absl::DataLossError(absl::StrCat(
             "the image claims ", header.width, " x ", header.height,
-            " pixels; each side must have 1 to ", kMaxImageSide));
+            " pixels; each side must have 1 to ", augment::kMaxImageSide));
       }
       return header;
     }
@@ -132,7 +134,7 @@ class BuiltImageStage : public ImageStage {
 
   absl::Status Fill(absl::Span<const uint8_t> stored, uint64_t sample_key,
                     StageScratch& s, absl::Span<uint8_t> out,
-                    LargeImageGate::Admission& large,
+                    decode::LargeImageGate::Admission& large,
                     Clock::duration& decoding) const {
     const int channels = program_.channels;
     const uint64_t out_bytes =
@@ -143,13 +145,13 @@ class BuiltImageStage : public ImageStage {
                                               out_bytes));
     }
     const Clock::time_point start = Clock::now();
-    absl::StatusOr<ImageHeader> opened = Open(stored, s);
+    absl::StatusOr<decode::ImageHeader> opened = Open(stored, s);
     if (!opened.ok()) {
       decoding += Clock::now() - start;
       return opened.status();
     }
-    const ImageHeader& header = *opened;
-    const Size stored_size = {header.width, header.height};
+    const decode::ImageHeader& header = *opened;
+    const augment::Size stored_size = {header.width, header.height};
     if (program_.role != FieldRole::MASK) {
       s.image_size = stored_size;
     } else if (s.image_size != stored_size) {
@@ -171,7 +173,7 @@ class BuiltImageStage : public ImageStage {
     decoding += Clock::now() - start;
     MR_RETURN_IF_ERROR(status);
 
-    Size size = stored_size;
+    augment::Size size = stored_size;
     Pixels pixels;
     if (!program_.encoded) {
       pixels = {stored.data(), size.width * channels, 0, 0, false};
@@ -183,7 +185,7 @@ class BuiltImageStage : public ImageStage {
     for (size_t i = 0; i < program_.phases.size(); ++i) {
       const ImageProgram::Phase& phase = program_.phases[i];
       if (phase.op != nullptr) {
-        OpContext context;
+        augment::OpContext context;
         context.sample_key = sample_key;
         context.scratch = &s.pixel_op;
         context.log = s.log;
@@ -192,18 +194,18 @@ class BuiltImageStage : public ImageStage {
             context));
         continue;
       }
-      const SegmentList& segments = *plan++;
+      const augment::SegmentList& segments = *plan++;
       for (size_t k = 0; k < segments.size(); ++k) {
-        const Segment& segment = segments[k];
+        const augment::Segment& segment = segments[k];
         const bool last = i == last_geometry_ && k + 1 == segments.size();
         // Sides are below 2^33, so the product fits.
         if (!last && segment.canvas.width * segment.canvas.height >
-                         kMaxDecodedBytes / channels) {
+                         decode::kMaxDecodedBytes / channels) {
           return absl::DataLossError(absl::StrCat(
               "the image of ", header.width, " x ", header.height,
               " pixels becomes ", segment.canvas.width, " x ",
               segment.canvas.height, " during its transforms; the maximum is ",
-              kMaxDecodedBytes, " bytes for one image"));
+              decode::kMaxDecodedBytes, " bytes for one image"));
         }
         if (decode) {
           decode = false;
@@ -222,7 +224,7 @@ class BuiltImageStage : public ImageStage {
         const int64_t stride = segment.canvas.width * channels;
         if (!last) {
           const int64_t bytes = stride * segment.canvas.height;
-          image = s.images[next].Reserve(bytes + kResizeReadSlack);
+          image = s.images[next].Reserve(bytes + augment::kResizeReadSlack);
           if (image == nullptr) return NoMemoryForPixels(bytes);
           next = 1 - next;
         }
@@ -236,7 +238,7 @@ class BuiltImageStage : public ImageStage {
   }
 
   static absl::Status Admit(int64_t bytes, StageScratch& s,
-                            LargeImageGate::Admission& large) {
+                            decode::LargeImageGate::Admission& large) {
     if (s.large == nullptr) {
       GateOfProcess().Enter(bytes, &large);
       return absl::OkStatus();
@@ -250,12 +252,12 @@ class BuiltImageStage : public ImageStage {
         "other images use the memory for large images");
   }
 
-  absl::Status PlanGeometry(Size size, uint64_t sample_key,
+  absl::Status PlanGeometry(augment::Size size, uint64_t sample_key,
                             StageScratch& s) const {
     s.plans.clear();
     for (const ImageProgram::Phase& phase : program_.phases) {
       if (!phase.geometry.has_value()) continue;
-      MR_ASSIGN_OR_RETURN(SegmentList plan,
+      MR_ASSIGN_OR_RETURN(augment::SegmentList plan,
                           phase.geometry->Plan(size, sample_key, s.log));
       s.plans.push_back(std::move(plan));
       size = s.plans.back().back().canvas;
@@ -263,14 +265,15 @@ class BuiltImageStage : public ImageStage {
     return absl::OkStatus();
   }
 
-  int DivisorFor(const Segment& segment, const ImageHeader& header) const {
+  int DivisorFor(const augment::Segment& segment,
+                 const decode::ImageHeader& header) const {
     return ChooseDivisor(segment, program_.exact ? 1 : header.max_divisor);
   }
 
   // Estimated memory to process the image. A size above the limit of one image
   // counts as the limit, because larger images are refused before.
-  int64_t ScratchBytes(const ImageHeader& header,
-                       absl::Span<const SegmentList> plans) const {
+  int64_t ScratchBytes(const decode::ImageHeader& header,
+                       absl::Span<const augment::SegmentList> plans) const {
     double bytes = header.whole_bytes;  // sides may be just below 2^33
     bool first = true;
     auto plan = plans.begin();
@@ -283,7 +286,7 @@ class BuiltImageStage : public ImageStage {
         continue;
       }
       for (size_t k = 0; k < plan->size(); ++k) {
-        const Segment& segment = (*plan)[k];
+        const augment::Segment& segment = (*plan)[k];
         const bool decode = program_.encoded && first;
         const int divisor = decode ? DivisorFor(segment, header) : 1;
         const double row = static_cast<double>(segment.box.width) *
@@ -307,7 +310,7 @@ class BuiltImageStage : public ImageStage {
       ++plan;
     }
     return static_cast<int64_t>(
-        std::min(bytes, static_cast<double>(kMaxDecodedBytes)));
+        std::min(bytes, static_cast<double>(decode::kMaxDecodedBytes)));
   }
 
   const ImageProgram program_;
@@ -330,7 +333,7 @@ absl::StatusOr<std::unique_ptr<ImageStage>> ImageStage::Create(
   written.reserve(transforms.size());
   std::vector<PlacedTransform> placed;
   for (const PlacedTransform& each : transforms) {
-    WriteDefaults(written.emplace_back(*each.transform));
+    plan::WriteDefaults(written.emplace_back(*each.transform));
     placed.push_back({&written.back(), each.place});
   }
   if (options.role == FieldRole::BOXES_XYXY) {
@@ -341,4 +344,4 @@ absl::StatusOr<std::unique_ptr<ImageStage>> ImageStage::Create(
   return std::make_unique<BuiltImageStage>(std::move(program));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

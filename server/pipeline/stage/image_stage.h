@@ -22,9 +22,11 @@
 #include "server/augment/pixel_op.h"
 #include "server/decode/large_image_gate.h"
 
-namespace millrace {
-
+namespace millrace::operators {
 class Operators;
+}  // namespace millrace::operators
+
+namespace millrace::pipeline {
 
 // A transform and its place in the spec: the place is part of the key of its
 // random choices.
@@ -43,7 +45,7 @@ struct ImageStageOptions {
   bool size_only = false;
   // Libraries whose transforms and decoders may be named; null: none. Must
   // outlive the stages and their scratch.
-  const Operators* operators = nullptr;
+  const operators::Operators* operators = nullptr;
 };
 
 class ImageStage {
@@ -82,8 +84,8 @@ class ImageStage {
   virtual std::unique_ptr<Scratch> NewScratch() const = 0;
 
   // The size of the stored image, upright, from its header. DataLoss as Run().
-  virtual absl::StatusOr<Size> ReadSize(absl::Span<const uint8_t> stored,
-                                        Scratch& scratch) const {
+  virtual absl::StatusOr<augment::Size> ReadSize(
+      absl::Span<const uint8_t> stored, Scratch& scratch) const {
     static_cast<void>(stored);
     static_cast<void>(scratch);
     return absl::UnimplementedError("the stage reads no image");
@@ -105,9 +107,9 @@ class ImageStage {
 // Memory for images that need more than a thread's reserved scratch. The thread
 // does not wait for the memory: without memory it gives the sample up for now.
 struct LargeImages {
-  LargeImageGate* gate = nullptr;
+  decode::LargeImageGate* gate = nullptr;
   // What the thread holds: images within it pass without the gate.
-  LargeImageGate::Admission admission;
+  decode::LargeImageGate::Admission admission;
   // Set by a stage that found no room: run the sample again with an admission
   // to so many bytes.
   int64_t wanted = 0;
@@ -125,7 +127,7 @@ class ImageStage::Scratch {
 
   // Where stages write what they have drawn for a sample. Not owned; null on
   // the way of training.
-  ParameterLog* log = nullptr;
+  augment::ParameterLog* log = nullptr;
 
   // Not owned. Null: Run() waits at a gate that the process has for all of
   // those.
@@ -133,7 +135,7 @@ class ImageStage::Scratch {
 
   // What ReadSize() says of an image: a stage that leaves_size() leaves it
   // here, that of a mask or boxes which belong to the image finds it here.
-  Size image_size;
+  augment::Size image_size;
 
   // Of operators on tensors (server/pipeline/stage/operator_stage.h).
   AlignedBuffer tensors[2];
@@ -144,6 +146,6 @@ class ImageStage::Scratch {
 // Scratch that serves every stage, for those that decode nothing themselves.
 std::unique_ptr<ImageStage::Scratch> NewImageScratch();
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_IMAGE_STAGE_H_

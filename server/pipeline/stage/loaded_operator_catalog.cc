@@ -7,22 +7,22 @@
 #include "common/status_macros.h"
 #include "server/pipeline/stage/operator_transform.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
-class LoadedOperatorCatalog final : public OperatorCatalog {
+class LoadedOperatorCatalog final : public plan::OperatorCatalog {
  public:
-  explicit LoadedOperatorCatalog(const Operators* operators)
+  explicit LoadedOperatorCatalog(const operators::Operators* operators)
       : operators_(operators) {}
 
   std::optional<Found> FindTransform(const std::string& name) const override {
-    const Operators::Transform* const found = Transform(name);
+    const operators::Operators::Transform* const found = Transform(name);
     if (found == nullptr) return std::nullopt;
     return Found{found->ref, found->functions.works_on == MILLRACE_ON_IMAGE};
   }
 
   std::optional<Found> FindDecoder(const std::string& name) const override {
-    const Operators::Decoder* const found =
+    const operators::Operators::Decoder* const found =
         operators_ == nullptr ? nullptr : operators_->FindDecoder(name);
     if (found == nullptr) return std::nullopt;
     return Found{found->ref};
@@ -45,12 +45,15 @@ class LoadedOperatorCatalog final : public OperatorCatalog {
   }
 
  private:
-  const Operators::Transform* Transform(const std::string& name) const {
+  const operators::Operators::Transform* Transform(
+      const std::string& name) const {
     return operators_ == nullptr ? nullptr : operators_->FindTransform(name);
   }
 
-  const Operators::Transform& Known(const CustomTransform& custom) const {
-    const Operators::Transform* const found = Transform(custom.name());
+  const operators::Operators::Transform& Known(
+      const CustomTransform& custom) const {
+    const operators::Operators::Transform* const found =
+        Transform(custom.name());
     MR_CHECK(found != nullptr) << custom.name();
     return *found;
   }
@@ -58,7 +61,7 @@ class LoadedOperatorCatalog final : public OperatorCatalog {
   std::string Names(absl::string_view kind) const {
     std::string names;
     if (operators_ == nullptr) return "none";
-    for (const Operators::Entry& entry : operators_->List()) {
+    for (const operators::Operators::Entry& entry : operators_->List()) {
       if (entry.kind != kind) continue;
       absl::StrAppend(&names, names.empty() ? "" : ", ", entry.ref.name(), " ",
                       entry.ref.version());
@@ -66,14 +69,14 @@ class LoadedOperatorCatalog final : public OperatorCatalog {
     return names.empty() ? "none" : names;
   }
 
-  const Operators* const operators_;
+  const operators::Operators* const operators_;
 };
 
 }  // namespace
 
-std::unique_ptr<const OperatorCatalog> NewLoadedOperatorCatalog(
-    const Operators* operators) {
+std::unique_ptr<const plan::OperatorCatalog> NewLoadedOperatorCatalog(
+    const operators::Operators* operators) {
   return std::make_unique<LoadedOperatorCatalog>(operators);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -11,12 +11,12 @@
 #include "server/operators/operators.h"
 #include "server/plan/operator_catalog.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // `operators` null: there are none. Must outlive the catalogue.
-std::unique_ptr<const OperatorCatalog> NewLoadedOperatorCatalog(
-    const Operators* operators);
+std::unique_ptr<const plan::OperatorCatalog> NewLoadedOperatorCatalog(
+    const operators::Operators* operators);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_LOADED_OPERATOR_CATALOG_H_

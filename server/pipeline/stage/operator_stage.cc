@@ -11,7 +11,7 @@
 #include "server/pipeline/stage/operator_transform.h"
 #include "server/pipeline/stage/tensor_op.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -84,7 +84,7 @@ class OperatorStage final : public ImageStage {
   absl::Status Transform(absl::Span<const uint8_t> in, uint64_t sample_key,
                          Scratch& scratch, int next,
                          absl::Span<uint8_t> out) const {
-    OpContext context;
+    augment::OpContext context;
     context.sample_key = sample_key;
     context.scratch = &scratch.op;
     context.log = scratch.log;
@@ -137,7 +137,7 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeFieldStage(
   std::vector<std::unique_ptr<const TensorOp>> ops;
   for (const PlacedTransform& placed : transforms.subspan(images)) {
     const CustomTransform& custom = placed.transform->custom();
-    const Operators::Transform* const transform =
+    const operators::Operators::Transform* const transform =
         options.operators == nullptr
             ? nullptr
             : options.operators->FindTransform(custom.name());
@@ -165,4 +165,4 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeFieldStage(
   return std::make_unique<OperatorStage>(std::move(image), std::move(ops));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

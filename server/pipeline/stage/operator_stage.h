@@ -16,7 +16,7 @@
 #include "proto/names.h"
 #include "server/pipeline/stage/image_stage.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // What the transforms of a field in a resolved spec make: ImageStage::Create
 // where all work on images (errors as there), otherwise with operators on
@@ -26,6 +26,6 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeFieldStage(
     const Field& field, absl::Span<const PlacedTransform> transforms,
     const ImageStageOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_OPERATOR_STAGE_H_

@@ -13,7 +13,7 @@
 #include "server/augment/random.h"
 #include "server/operators/operator_result.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Max scratch bytes of one operator for a sample. A larger request is a
@@ -56,9 +56,9 @@ millrace_type ImageType(int64_t height, int64_t width, int channels) {
 // Random numbers behind the interface's struct.
 struct HostRandom {
   millrace_random base;
-  CounterRandom* random;
+  augment::CounterRandom* random;
 
-  explicit HostRandom(CounterRandom* source)
+  explicit HostRandom(augment::CounterRandom* source)
       : base{.next = &Next}, random(source) {}
   static uint64_t Next(millrace_random* self) {
     return reinterpret_cast<HostRandom*>(self)->random->Next64();
@@ -70,13 +70,13 @@ static_assert(std::is_standard_layout_v<HostRandom> &&
 // A call, followed by a place for the operator's notes.
 struct HostCall {
   millrace_call base;
-  const OpContext* context;
+  const augment::OpContext* context;
   uint32_t place;
 
   static void Note(const millrace_call* self, const char* text) {
     const auto* call = reinterpret_cast<const HostCall*>(self);
     if (text == nullptr) return;
-    call->context->log->Add(call->place, Printable(text));
+    call->context->log->Add(call->place, operators::Printable(text));
   }
 };
 static_assert(std::is_standard_layout_v<HostCall> &&
@@ -86,8 +86,8 @@ static_assert(std::is_standard_layout_v<HostCall> &&
 // they have created for it.
 class Instance {
  public:
-  Instance(const Operators::Transform& transform, const CustomTransform& custom,
-           uint32_t place)
+  Instance(const operators::Operators::Transform& transform,
+           const CustomTransform& custom, uint32_t place)
       : functions_(transform.functions),
         who_(absl::StrCat("transforms[", place, "]: transform ",
                           transform.ref.name(), " ", transform.ref.version())),
@@ -103,7 +103,7 @@ class Instance {
   absl::Status Create(const std::string& config, const millrace_type& input,
                       millrace_type* result) {
     *result = input;
-    OperatorResult made;
+    operators::OperatorResult made;
     made = functions_.create(
         {reinterpret_cast<const uint8_t*>(config.data()), config.size()},
         &input, result, &handle_, made.error());
@@ -119,18 +119,20 @@ class Instance {
   }
 
   // Draws for p: true if the sample is transformed.
-  bool Hits(CounterRandom& random) const { return random.Uniform() < p_; }
+  bool Hits(augment::CounterRandom& random) const {
+    return random.Uniform() < p_;
+  }
 
   absl::Status Apply(const millrace_type& type, const uint8_t* in, uint8_t* out,
                      int64_t row_stride, uint64_t scratch_bytes,
-                     CounterRandom& random, const OpContext& context) const {
+                     augment::CounterRandom& random,
+                     const augment::OpContext& context) const {
     void* scratch = nullptr;
     if (scratch_bytes > 0) {
       if (scratch_bytes > kMaxScratchBytes) {
-        return Failed(absl::DataLossError(
-            absl::StrCat(who_, ": it requests ", scratch_bytes,
-                         " bytes of scratch for ", Format(type),
-                         "; the maximum is ", kMaxScratchBytes)));
+        return Failed(absl::DataLossError(absl::StrCat(
+            who_, ": it requests ", scratch_bytes, " bytes of scratch for ",
+            Format(type), "; the maximum is ", kMaxScratchBytes)));
       }
       scratch = context.scratch->Reserve(scratch_bytes);
       if (scratch == nullptr) {
@@ -151,7 +153,7 @@ class Instance {
         .context = &context,
         .place = place_,
     };
-    OperatorResult result;
+    operators::OperatorResult result;
     result = functions_.apply(handle_, &call.base, result.error());
     return Failed(result.ToStatus(who_, absl::StatusCode::kDataLoss));
   }
@@ -161,7 +163,7 @@ class Instance {
         absl::StrCat(who_, ": ", what, "; this is a bug of the library"));
   }
 
-  void NoteLeftOut(const OpContext& context) const {
+  void NoteLeftOut(const augment::OpContext& context) const {
     if (context.log != nullptr) context.log->Add(place_, "not applied");
   }
 
@@ -180,9 +182,9 @@ class Instance {
   bool made_ = false;
 };
 
-class OperatorPixelOp final : public PixelOp {
+class OperatorPixelOp final : public augment::PixelOp {
  public:
-  OperatorPixelOp(const Operators::Transform& transform,
+  OperatorPixelOp(const operators::Operators::Transform& transform,
                   const CustomTransform& custom, uint32_t place)
       : instance_(transform, custom, place) {}
 
@@ -195,14 +197,15 @@ class OperatorPixelOp final : public PixelOp {
         "it works on images in place and produces ", Format(result)));
   }
 
-  int64_t ScratchBytes(Size size, int channels) const override {
+  int64_t ScratchBytes(augment::Size size, int channels) const override {
     const uint64_t bytes =
         instance_.ScratchBytes(ImageType(size.height, size.width, channels));
     return static_cast<int64_t>(std::min(bytes, kMaxScratchBytes));
   }
 
-  absl::Status Apply(ImageSpan image, const OpContext& context) const override {
-    CounterRandom random(context.sample_key, instance_.place());
+  absl::Status Apply(augment::ImageSpan image,
+                     const augment::OpContext& context) const override {
+    augment::CounterRandom random(context.sample_key, instance_.place());
     if (!instance_.Hits(random)) {
       instance_.NoteLeftOut(context);
       return absl::OkStatus();
@@ -219,7 +222,7 @@ class OperatorPixelOp final : public PixelOp {
 
 class OperatorTensorOp final : public TensorOp {
  public:
-  OperatorTensorOp(const Operators::Transform& transform,
+  OperatorTensorOp(const operators::Operators::Transform& transform,
                    const CustomTransform& custom, uint32_t place,
                    TensorType input)
       : instance_(transform, custom, place), input_(std::move(input)) {}
@@ -245,9 +248,9 @@ class OperatorTensorOp final : public TensorOp {
     }
     scratch_bytes_ = instance_.ScratchBytes(type_);
     if (scratch_bytes_ > kMaxScratchBytes) {
-      return instance_.Mistake(absl::StrCat(
-          "it requests ", scratch_bytes_, " bytes of scratch; the maximum is ",
-          kMaxScratchBytes));
+      return instance_.Mistake(
+          absl::StrCat("it requests ", scratch_bytes_,
+                       " bytes of scratch; the maximum is ", kMaxScratchBytes));
     }
     return absl::OkStatus();
   }
@@ -256,14 +259,15 @@ class OperatorTensorOp final : public TensorOp {
   const TensorType& result() const override { return result_; }
   uint64_t scratch_bytes() const override { return scratch_bytes_; }
 
-  absl::Status Apply(absl::Span<const uint8_t> in, const OpContext& context,
+  absl::Status Apply(absl::Span<const uint8_t> in,
+                     const augment::OpContext& context,
                      absl::Span<uint8_t> out) const override {
     if (in.size() != input_.bytes() || out.size() != result_.bytes()) {
       return absl::InternalError(absl::StrCat(
           "operator: ", in.size(), " and ", out.size(), " bytes given for ",
           input_.bytes(), " and ", result_.bytes()));
     }
-    CounterRandom random(context.sample_key, instance_.place());
+    augment::CounterRandom random(context.sample_key, instance_.place());
     if (!instance_.Hits(random)) {
       instance_.NoteLeftOut(context);
       std::copy(in.begin(), in.end(), out.begin());
@@ -303,20 +307,20 @@ class OperatorTensorOp final : public TensorOp {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const PixelOp>> MakeOperatorPixelOp(
-    const Operators::Transform& transform, const CustomTransform& custom,
-    uint32_t place, int channels) {
+absl::StatusOr<std::unique_ptr<const augment::PixelOp>> MakeOperatorPixelOp(
+    const operators::Operators::Transform& transform,
+    const CustomTransform& custom, uint32_t place, int channels) {
   auto op = std::make_unique<OperatorPixelOp>(transform, custom, place);
   MR_RETURN_IF_ERROR(op->Create(custom, channels));
   return op;
 }
 
 absl::StatusOr<std::unique_ptr<const TensorOp>> MakeOperatorTensorOp(
-    const Operators::Transform& transform, const CustomTransform& custom,
-    uint32_t place, const TensorType& input) {
+    const operators::Operators::Transform& transform,
+    const CustomTransform& custom, uint32_t place, const TensorType& input) {
   auto op = std::make_unique<OperatorTensorOp>(transform, custom, place, input);
   MR_RETURN_IF_ERROR(op->Create(custom));
   return op;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

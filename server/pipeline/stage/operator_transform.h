@@ -22,21 +22,21 @@
 #include "server/operators/operators.h"
 #include "server/pipeline/stage/tensor_op.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // `transform` works on images; `place` is that of `custom` in the spec.
 // InvalidArgument: the operator takes no such configuration or no images of
 // `channels` channels; its own words. Internal: it breaks the rules of the
 // border.
-absl::StatusOr<std::unique_ptr<const PixelOp>> MakeOperatorPixelOp(
-    const Operators::Transform& transform, const CustomTransform& custom,
-    uint32_t place, int channels);
+absl::StatusOr<std::unique_ptr<const augment::PixelOp>> MakeOperatorPixelOp(
+    const operators::Operators::Transform& transform,
+    const CustomTransform& custom, uint32_t place, int channels);
 
 // `transform` works on tensors. Errors as above.
 absl::StatusOr<std::unique_ptr<const TensorOp>> MakeOperatorTensorOp(
-    const Operators::Transform& transform, const CustomTransform& custom,
-    uint32_t place, const TensorType& input);
+    const operators::Operators::Transform& transform,
+    const CustomTransform& custom, uint32_t place, const TensorType& input);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_OPERATOR_TRANSFORM_H_

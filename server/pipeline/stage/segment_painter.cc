@@ -6,13 +6,13 @@
 #include "common/status_macros.h"
 #include "server/augment/copy_pixels.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 absl::Status NoMemoryForPixels(int64_t bytes) {
   return absl::ResourceExhaustedError(
       absl::StrCat("no memory for ", bytes, " bytes of pixels"));
 }
 
-int ChooseDivisor(const Segment& segment, int max_divisor) {
+int ChooseDivisor(const augment::Segment& segment, int max_divisor) {
   // The nearest pixel is always one of the stored pixels.
   if (!segment.resize || segment.nearest) return 1;
   int divisor = max_divisor;
@@ -24,12 +24,13 @@ int ChooseDivisor(const Segment& segment, int max_divisor) {
   return divisor;
 }
 
-void SegmentPainter::BuildFilters(const Segment& s, Size image, int divisor) {
-  auto build = [&](AxisFilter& filter, int64_t begin, int64_t size,
+void SegmentPainter::BuildFilters(const augment::Segment& s,
+                                  augment::Size image, int divisor) {
+  auto build = [&](augment::AxisFilter& filter, int64_t begin, int64_t size,
                    int64_t image_size, int64_t resized, int64_t first,
                    int64_t count) {
     const double scale = 1.0 / divisor;  // a power of two: exact
-    AxisFilter::Options o;
+    augment::AxisFilter::Options o;
     o.begin = static_cast<double>(begin) * scale;
     o.end = static_cast<double>(begin + size) * scale;
     o.limit_begin = begin / divisor;
@@ -51,13 +52,15 @@ void SegmentPainter::BuildFilters(const Segment& s, Size image, int divisor) {
         s.window.top, s.window.height);
 }
 
-void SegmentPainter::Prepare(const Segment& segment, Size image) {
+void SegmentPainter::Prepare(const augment::Segment& segment,
+                             augment::Size image) {
   if (segment.resize) BuildFilters(segment, image, 1);
 }
 
-absl::Status SegmentPainter::Decode(const Segment& segment, Size image,
-                                    const Decoding& how, Pixels* pixels) {
-  DecodeRegion region;
+absl::Status SegmentPainter::Decode(const augment::Segment& segment,
+                                    augment::Size image, const Decoding& how,
+                                    Pixels* pixels) {
+  decode::DecodeRegion region;
   region.divisor = how.divisor;
   region.channels = how.channels;
   region.index = how.index;
@@ -73,19 +76,20 @@ absl::Status SegmentPainter::Decode(const Segment& segment, Size image,
     region.width = segment.box.width;
     region.height = segment.box.height;
   }
-  MR_ASSIGN_OR_RETURN(DecodedImage decoded, decoder_.Decode(region));
+  MR_ASSIGN_OR_RETURN(decode::DecodedImage decoded, decoder_.Decode(region));
   *pixels = {decoded.data, decoded.stride, region.left, region.top, true};
   return absl::OkStatus();
 }
 
-absl::Status SegmentPainter::Draw(const Segment& segment, Pixels pixels,
-                                  int channels, uint8_t* to, ptrdiff_t stride) {
+absl::Status SegmentPainter::Draw(const augment::Segment& segment,
+                                  Pixels pixels, int channels, uint8_t* to,
+                                  ptrdiff_t stride) {
   if (segment.flip_vertical) {  // copies the rows from last to first
     to += (segment.canvas.height - 1) * stride;
     stride = -stride;
   }
-  if (segment.surround != Surround::kFill) {
-    SurroundJob job;
+  if (segment.surround != augment::Surround::kFill) {
+    augment::SurroundJob job;
     job.from = pixels.data;
     job.from_stride = pixels.stride;
     job.from_left = pixels.left - segment.edge.left;
@@ -99,28 +103,29 @@ absl::Status SegmentPainter::Draw(const Segment& segment, Pixels pixels,
     job.flip = segment.flip;
     job.to = to;
     job.to_stride = stride;
-    CopySurrounded(job);
+    augment::CopySurrounded(job);
     return absl::OkStatus();
   }
-  const Size window = {segment.window.width, segment.window.height};
+  const augment::Size window = {segment.window.width, segment.window.height};
   if (segment.padded()) {
     const int64_t left =
         segment.flip ? segment.canvas.width - segment.pad_left - window.width
                      : segment.pad_left;
-    FillAround(to, stride, segment.canvas,
-               {left, segment.pad_top, window.width, window.height},
-               segment.fill, channels);
+    augment::FillAround(to, stride, segment.canvas,
+                        {left, segment.pad_top, window.width, window.height},
+                        segment.fill, channels);
     if (window.width == 0) return absl::OkStatus();
     to += segment.pad_top * stride + left * channels;
   }
   if (!segment.resize) {
-    CopyPixels(pixels.data + (segment.box.top - pixels.top) * pixels.stride +
-                   (segment.box.left - pixels.left) * channels,
-               pixels.stride, window, channels, segment.flip, to, stride);
+    augment::CopyPixels(
+        pixels.data + (segment.box.top - pixels.top) * pixels.stride +
+            (segment.box.left - pixels.left) * channels,
+        pixels.stride, window, channels, segment.flip, to, stride);
     return absl::OkStatus();
   }
   if (segment.nearest) {
-    NearestJob job;
+    augment::NearestJob job;
     job.from = pixels.data;
     job.from_stride = pixels.stride;
     job.left = pixels.left;
@@ -131,24 +136,24 @@ absl::Status SegmentPainter::Draw(const Segment& segment, Pixels pixels,
     job.flip = segment.flip;
     job.to = to;
     job.to_stride = stride;
-    CopyNearest(job);
+    augment::CopyNearest(job);
     return absl::OkStatus();
   }
   if (!pixels.slack) {
     // The memory may end with the stored pixels.
-    const Size read = {x_.source_end() - x_.source_begin(),
-                       y_.source_end() - y_.source_begin()};
+    const augment::Size read = {x_.source_end() - x_.source_begin(),
+                                y_.source_end() - y_.source_begin()};
     const int64_t bytes = read.width * channels * read.height;
-    uint8_t* copy = copy_.Reserve(bytes + kResizeReadSlack);
+    uint8_t* copy = copy_.Reserve(bytes + augment::kResizeReadSlack);
     if (copy == nullptr) return NoMemoryForPixels(bytes);
-    CopyPixels(pixels.data + y_.source_begin() * pixels.stride +
-                   x_.source_begin() * channels,
-               pixels.stride, read, channels, false, copy,
-               read.width * channels);
+    augment::CopyPixels(pixels.data + y_.source_begin() * pixels.stride +
+                            x_.source_begin() * channels,
+                        pixels.stride, read, channels, false, copy,
+                        read.width * channels);
     pixels = {copy, read.width * channels, x_.source_begin(), y_.source_begin(),
               true};
   }
-  ResizeJob job;
+  augment::ResizeJob job;
   job.source = pixels.data;
   job.source_stride = pixels.stride;
   job.source_left = pixels.left;
@@ -159,7 +164,7 @@ absl::Status SegmentPainter::Draw(const Segment& segment, Pixels pixels,
   job.out = to;
   job.out_stride = stride;
   job.flip = segment.flip;
-  if (!ResizePixels(job, resize_)) {
+  if (!augment::ResizePixels(job, resize_)) {
     return NoMemoryForPixels((x_.source_end() - x_.source_begin()) * channels *
                              64);
   }
@@ -172,4 +177,4 @@ void SegmentPainter::ReleaseAbove(size_t bytes) {
   copy_.ReleaseAbove(bytes);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -21,7 +21,7 @@
 #include "server/augment/resize.h"
 #include "server/decode/image_decoder.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // Pixels of an image, or of a part of it that begins at (left, top).
 struct Pixels {
@@ -34,11 +34,11 @@ struct Pixels {
 
 // The fraction at which an image is decoded for `segment`: the largest at which
 // the segment's box still has its resized size, 1 without a resize.
-int ChooseDivisor(const Segment& segment, int max_divisor);
+int ChooseDivisor(const augment::Segment& segment, int max_divisor);
 
 class SegmentPainter {
  public:
-  ImageDecoder& decoder() { return decoder_; }
+  decode::ImageDecoder& decoder() { return decoder_; }
 
   struct Decoding {
     int divisor = 1;
@@ -47,31 +47,32 @@ class SegmentPainter {
   };
   // Decodes what `segment` reads of the opened image, which has the size
   // `image`. Draw() of the same segment must be next.
-  absl::Status Decode(const Segment& segment, Size image, const Decoding& how,
-                      Pixels* pixels);
+  absl::Status Decode(const augment::Segment& segment, augment::Size image,
+                      const Decoding& how, Pixels* pixels);
 
   // The same for pixels that are there already.
-  void Prepare(const Segment& segment, Size image);
+  void Prepare(const augment::Segment& segment, augment::Size image);
 
   // Writes the segment's canvas, its rows `stride` bytes apart.
-  absl::Status Draw(const Segment& segment, Pixels pixels, int channels,
-                    uint8_t* to, ptrdiff_t stride);
+  absl::Status Draw(const augment::Segment& segment, Pixels pixels,
+                    int channels, uint8_t* to, ptrdiff_t stride);
 
   // Gives back what an unusually large image has needed.
   void ReleaseAbove(size_t bytes);
 
  private:
-  void BuildFilters(const Segment& segment, Size image, int divisor);
+  void BuildFilters(const augment::Segment& segment, augment::Size image,
+                    int divisor);
 
-  ImageDecoder decoder_;
-  AxisFilter x_;
-  AxisFilter y_;
-  ResizeScratch resize_;
+  decode::ImageDecoder decoder_;
+  augment::AxisFilter x_;
+  augment::AxisFilter y_;
+  augment::ResizeScratch resize_;
   AlignedBuffer copy_;  // of pixels without slack
 };
 
 absl::Status NoMemoryForPixels(int64_t bytes);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_SEGMENT_PAINTER_H_

@@ -18,7 +18,7 @@
 #include "proto/names.h"
 #include "server/augment/pixel_op.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // Of one sample; a scalar has no dimension.
 struct TensorType {
@@ -45,10 +45,10 @@ class TensorOp {
   // `in` and `out` have the sizes of the types and do not overlap. DataLoss:
   // the sample is damaged. `out` is then unspecified.
   virtual absl::Status Apply(absl::Span<const uint8_t> in,
-                             const OpContext& context,
+                             const augment::OpContext& context,
                              absl::Span<uint8_t> out) const = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_TENSOR_OP_H_

@@ -15,31 +15,31 @@
 #include "server/plan/spec_limits.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
-using Kind = GeometryOp::Kind;
+using Kind = augment::GeometryOp::Kind;
 
 // The plan accepts only fills that the operations support.
-static_assert(kMaxFillValues <= FillColor::kMaxChannels);
-static_assert(kMaxBlurKernel <= kMaxBlurTaps);
-static_assert(kMaxSpecSide <= kMaxImageSide);
+static_assert(plan::kMaxFillValues <= augment::FillColor::kMaxChannels);
+static_assert(plan::kMaxBlurKernel <= augment::kMaxBlurTaps);
+static_assert(plan::kMaxSpecSide <= augment::kMaxImageSide);
 
 bool IsMask(const ImageStageOptions& options) {
   return options.role == FieldRole::MASK;
 }
 
 // No value, one value, or one value for each channel.
-FillColor FillOf(const google::protobuf::RepeatedField<uint32_t>& fill,
-                 const ImageStageOptions& options) {
+augment::FillColor FillOf(const google::protobuf::RepeatedField<uint32_t>& fill,
+                          const ImageStageOptions& options) {
   // A colour does not apply to classes.
-  if (IsMask(options)) return FillColor(options.mask_fill);
-  if (fill.empty()) return FillColor();
-  uint8_t values[FillColor::kMaxChannels] = {};
+  if (IsMask(options)) return augment::FillColor(options.mask_fill);
+  if (fill.empty()) return augment::FillColor();
+  uint8_t values[augment::FillColor::kMaxChannels] = {};
   for (int i = 0; i < fill.size(); ++i) {
     values[i] = static_cast<uint8_t>(fill[i]);
   }
-  return FillColor(values, fill.size());
+  return augment::FillColor(values, fill.size());
 }
 
 template <typename M>
@@ -48,13 +48,13 @@ bool TakesNearest(const M& message, const ImageStageOptions& options) {
 }
 
 template <typename M>
-void SetSize(const M& message, GeometryOp& op) {
+void SetSize(const M& message, augment::GeometryOp& op) {
   op.size = {message.width(), message.height()};
 }
 
 template <typename M>
 void SetResampling(const M& message, const ImageStageOptions& options,
-                   GeometryOp& op) {
+                   augment::GeometryOp& op) {
   op.antialias = !message.no_antialias();
   op.nearest = TakesNearest(message, options);
 }
@@ -62,32 +62,32 @@ void SetResampling(const M& message, const ImageStageOptions& options,
 // Sets the padding and its fill.
 template <typename M>
 void SetSurround(const M& message, const ImageStageOptions& options,
-                 GeometryOp& op) {
+                 augment::GeometryOp& op) {
   const auto& padding = message.padding();  // none or four
   if (!padding.empty()) {
     op.padding = {padding[0], padding[1], padding[2], padding[3]};
   }
   switch (message.padding_mode()) {
     case PADDING_EDGE:
-      op.surround = Surround::kEdge;
+      op.surround = augment::Surround::kEdge;
       break;
     case PADDING_REFLECT:
-      op.surround = Surround::kReflect;
+      op.surround = augment::Surround::kReflect;
       break;
     case PADDING_SYMMETRIC:
-      op.surround = Surround::kSymmetric;
+      op.surround = augment::Surround::kSymmetric;
       break;
     default:
-      op.surround = Surround::kFill;
+      op.surround = augment::Surround::kFill;
   }
   op.fill = FillOf(message.fill(), options);
 }
 
 // The common part of random_rotation and random_affine.
 template <typename M>
-RandomAffineOptions TurnOptions(const M& message, uint32_t place,
-                                const ImageStageOptions& options) {
-  RandomAffineOptions o;
+augment::RandomAffineOptions TurnOptions(const M& message, uint32_t place,
+                                         const ImageStageOptions& options) {
+  augment::RandomAffineOptions o;
   o.place = place;
   o.degrees_min = message.degrees_min();
   o.degrees_max = message.degrees_max();
@@ -99,9 +99,9 @@ RandomAffineOptions TurnOptions(const M& message, uint32_t place,
 
 // The common part of trivial_augment_wide and rand_augment.
 template <typename M>
-AutoAugmentOptions AutoOptions(const M& message, uint32_t place,
-                               const ImageStageOptions& options) {
-  AutoAugmentOptions o;
+augment::AutoAugmentOptions AutoOptions(const M& message, uint32_t place,
+                                        const ImageStageOptions& options) {
+  augment::AutoAugmentOptions o;
   o.place = place;
   o.bins = static_cast<int>(message.num_magnitude_bins());
   o.probability = message.p();
@@ -111,25 +111,27 @@ AutoAugmentOptions AutoOptions(const M& message, uint32_t place,
 }
 
 // Absent: this change is left out.
-std::optional<ColorJitterOptions::Interval> Interval(double low, double high) {
+std::optional<augment::ColorJitterOptions::Interval> Interval(double low,
+                                                              double high) {
   if (low == 0 && high == 0) return std::nullopt;
-  return ColorJitterOptions::Interval{low, high};
+  return augment::ColorJitterOptions::Interval{low, high};
 }
 
-std::unique_ptr<const PixelOp> Make(const ColorJitter& jitter, uint32_t place) {
-  ColorJitterOptions o;
+std::unique_ptr<const augment::PixelOp> Make(const ColorJitter& jitter,
+                                             uint32_t place) {
+  augment::ColorJitterOptions o;
   o.place = place;
   o.p = jitter.p();
   o.brightness = Interval(jitter.brightness_min(), jitter.brightness_max());
   o.contrast = Interval(jitter.contrast_min(), jitter.contrast_max());
   o.saturation = Interval(jitter.saturation_min(), jitter.saturation_max());
   o.hue = Interval(jitter.hue_min(), jitter.hue_max());
-  return MakeColorJitter(o);
+  return augment::MakeColorJitter(o);
 }
 
-std::unique_ptr<const PixelOp> Make(const RandomErasing& erasing,
-                                    uint32_t place) {
-  RandomErasingOptions o;
+std::unique_ptr<const augment::PixelOp> Make(const RandomErasing& erasing,
+                                             uint32_t place) {
+  augment::RandomErasingOptions o;
   o.place = place;
   o.p = erasing.p();
   o.scale_min = erasing.scale_min();
@@ -138,14 +140,14 @@ std::unique_ptr<const PixelOp> Make(const RandomErasing& erasing,
   o.ratio_max = erasing.ratio_max();
   o.value.assign(erasing.value().begin(), erasing.value().end());
   o.random_value = erasing.random_value();
-  return MakeRandomErasing(std::move(o));
+  return augment::MakeRandomErasing(std::move(o));
 }
 
-absl::StatusOr<std::unique_ptr<const PixelOp>> MakeCustom(
+absl::StatusOr<std::unique_ptr<const augment::PixelOp>> MakeCustom(
     const PlacedTransform& placed, int channels,
     const ImageStageOptions& options) {
   const CustomTransform& custom = placed.transform->custom();
-  const Operators::Transform* const transform =
+  const operators::Operators::Transform* const transform =
       options.operators == nullptr
           ? nullptr
           : options.operators->FindTransform(custom.name());
@@ -160,10 +162,10 @@ absl::StatusOr<std::unique_ptr<const PixelOp>> MakeCustom(
 
 }  // namespace
 
-std::optional<GeometryOp> GeometryOf(const PlacedTransform& placed,
-                                     const ImageStageOptions& options) {
+std::optional<augment::GeometryOp> GeometryOf(
+    const PlacedTransform& placed, const ImageStageOptions& options) {
   const Transform& t = *placed.transform;
-  GeometryOp op;
+  augment::GeometryOp op;
   op.place = placed.place;
   switch (t.kind_case()) {
     case Transform::kRandomResizedCrop: {
@@ -173,8 +175,8 @@ std::optional<GeometryOp> GeometryOf(const PlacedTransform& placed,
       SetSize(crop, op);
       SetResampling(crop, options, op);
       op.distribution = {crop.scale_min(), crop.scale_max(),
-                         PortableLog(crop.ratio_min()),
-                         PortableLog(crop.ratio_max())};
+                         augment::PortableLog(crop.ratio_min()),
+                         augment::PortableLog(crop.ratio_max())};
       return op;
     }
     case Transform::kResize: {
@@ -217,18 +219,18 @@ std::optional<GeometryOp> GeometryOf(const PlacedTransform& placed,
   }
 }
 
-std::optional<RandomAffineOptions> AffineOf(const PlacedTransform& placed,
-                                            const ImageStageOptions& options) {
+std::optional<augment::RandomAffineOptions> AffineOf(
+    const PlacedTransform& placed, const ImageStageOptions& options) {
   const Transform& t = *placed.transform;
   if (t.has_random_rotation()) {
-    RandomAffineOptions o =
+    augment::RandomAffineOptions o =
         TurnOptions(t.random_rotation(), placed.place, options);
     o.rotation = true;
     return o;
   }
   if (!t.has_random_affine()) return std::nullopt;
   const RandomAffine& affine = t.random_affine();
-  RandomAffineOptions o = TurnOptions(affine, placed.place, options);
+  augment::RandomAffineOptions o = TurnOptions(affine, placed.place, options);
   o.translate_x = affine.translate_x();
   o.translate_y = affine.translate_y();
   o.scale_min = affine.scale_min();
@@ -240,22 +242,22 @@ std::optional<RandomAffineOptions> AffineOf(const PlacedTransform& placed,
   return o;
 }
 
-absl::StatusOr<std::unique_ptr<const PixelOp>> MakePixelOp(
+absl::StatusOr<std::unique_ptr<const augment::PixelOp>> MakePixelOp(
     const PlacedTransform& placed, int channels,
     const ImageStageOptions& options) {
   const Transform& t = *placed.transform;
   const uint32_t place = placed.place;
   if (const auto affine = AffineOf(placed, options)) {
-    return MakeRandomAffine(*affine);
+    return augment::MakeRandomAffine(*affine);
   }
   switch (t.kind_case()) {
     case Transform::kColorJitter:
       return Make(t.color_jitter(), place);
     case Transform::kGrayscale:
-      return MakeGrayscale({.place = place, .p = t.grayscale().p()});
+      return augment::MakeGrayscale({.place = place, .p = t.grayscale().p()});
     case Transform::kGaussianBlur: {
       const GaussianBlur& blur = t.gaussian_blur();
-      return MakeGaussianBlur(
+      return augment::MakeGaussianBlur(
           {.place = place,
            .p = blur.p(),
            .kernel_size = static_cast<int>(blur.kernel_size()),
@@ -265,22 +267,23 @@ absl::StatusOr<std::unique_ptr<const PixelOp>> MakePixelOp(
     case Transform::kRandomErasing:
       return Make(t.random_erasing(), place);
     case Transform::kTrivialAugmentWide:
-      return MakeAutoAugment(
+      return augment::MakeAutoAugment(
           AutoOptions(t.trivial_augment_wide(), place, options));
     case Transform::kRandAugment: {
-      AutoAugmentOptions o = AutoOptions(t.rand_augment(), place, options);
+      augment::AutoAugmentOptions o =
+          AutoOptions(t.rand_augment(), place, options);
       o.wide = false;
       o.num_ops = static_cast<int>(t.rand_augment().num_ops());
       o.magnitude = static_cast<int>(t.rand_augment().magnitude());
-      return MakeAutoAugment(o);
+      return augment::MakeAutoAugment(o);
     }
     case Transform::kCustom:
       return MakeCustom(placed, channels, options);
     default:
       return absl::UnimplementedError(
-          absl::StrCat(TransformName(t), " (transform ", place,
+          absl::StrCat(plan::TransformName(t), " (transform ", place,
                        "): this version does not support it"));
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

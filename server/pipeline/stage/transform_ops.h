@@ -24,23 +24,23 @@
 #include "server/augment/random_affine.h"
 #include "server/pipeline/stage/image_stage.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // Absent: no crop, resize, pad or flip.
-std::optional<GeometryOp> GeometryOf(const PlacedTransform& placed,
-                                     const ImageStageOptions& options);
+std::optional<augment::GeometryOp> GeometryOf(const PlacedTransform& placed,
+                                              const ImageStageOptions& options);
 
 // Absent: neither random_rotation nor random_affine, which move boxes, too.
-std::optional<RandomAffineOptions> AffineOf(const PlacedTransform& placed,
-                                            const ImageStageOptions& options);
+std::optional<augment::RandomAffineOptions> AffineOf(
+    const PlacedTransform& placed, const ImageStageOptions& options);
 
 // For images of `channels` channels. InvalidArgument: no operator on images
 // among options.operators has this name, or it refuses its configuration.
 // Unimplemented: no transform of pixels. Both name the transform and its place.
-absl::StatusOr<std::unique_ptr<const PixelOp>> MakePixelOp(
+absl::StatusOr<std::unique_ptr<const augment::PixelOp>> MakePixelOp(
     const PlacedTransform& placed, int channels,
     const ImageStageOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_TRANSFORM_OPS_H_

@@ -21,7 +21,7 @@
 #include <set>
 #include <utility>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class FairNode {
  public:
@@ -118,6 +118,6 @@ class FairNode {
   uint64_t arrivals_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_THREADS_FAIR_NODE_H_

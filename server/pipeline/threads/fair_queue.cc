@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Nanoseconds charged for a row before the first row of its plan is measured. A
@@ -405,4 +405,4 @@ std::vector<FairQueue::Share> FairQueue::Shares(size_t most, int64_t now) {
   return shares;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -35,7 +35,7 @@
 
 #include "server/pipeline/threads/fair_node.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // The client and plan that work is done for. One object for each call; it lives
 // as long as the call.
@@ -165,6 +165,6 @@ class FairQueue {
   double given_[2] = {0, 0};
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_THREADS_FAIR_QUEUE_H_

@@ -13,7 +13,7 @@
 #include "common/logging.h"
 #include "server/pipeline/threads/thread_times.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // A closure as a job of one row, so that it waits for its turn like a task.
@@ -378,4 +378,4 @@ void Scheduler::Work(uint32_t worker) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

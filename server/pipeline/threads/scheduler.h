@@ -39,7 +39,7 @@
 #include "server/pipeline/threads/fair_queue.h"
 #include "server/pipeline/threads/thread_tally.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class Scheduler {
  public:
@@ -255,6 +255,6 @@ class Scheduler {
   std::vector<NamedThread> threads_ MR_GUARDED_BY(start_mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_THREADS_SCHEDULER_H_

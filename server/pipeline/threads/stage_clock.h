@@ -13,7 +13,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class StageClock {
  public:
@@ -56,6 +56,6 @@ class StageClock {
   std::array<Sum, kStages> sums_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_THREADS_STAGE_CLOCK_H_

@@ -13,7 +13,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class ThreadTally {
  public:
@@ -44,6 +44,6 @@ class ThreadTally {
   Clock::time_point until_ = Clock::now();
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_THREADS_THREAD_TALLY_H_

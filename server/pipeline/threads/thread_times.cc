@@ -10,7 +10,7 @@
 
 #include "common/unique_fd.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 std::optional<ThreadTimes> ThreadTimes::Parse(std::string_view text) {
   uint64_t numbers[3];
@@ -58,4 +58,4 @@ int64_t ThisThreadsDelay() {
                            : 0;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

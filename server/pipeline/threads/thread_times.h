@@ -15,7 +15,7 @@
 #include <optional>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 struct ThreadTimes {
   double cpu_seconds = 0;
@@ -36,6 +36,6 @@ struct ThreadTimes {
 // does not count, or has no descriptor left.
 int64_t ThisThreadsDelay();
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_THREADS_THREAD_TIMES_H_

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // The constants below are choices, checked by the simulated loads of
@@ -364,4 +364,4 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   readers_.too_many = 0;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

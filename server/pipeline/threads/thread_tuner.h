@@ -35,7 +35,7 @@
 #include <cstdint>
 #include <string>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // The measurements of one interval. Thread-seconds are sums over the threads.
 struct ThreadMeasurement {
@@ -170,6 +170,6 @@ class ThreadTuner final : public ThreadPolicy {
   bool has_read_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_THREADS_THREAD_TUNER_H_

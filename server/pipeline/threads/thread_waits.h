@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 struct ThreadWaits {
   // Times that it gave up its CPU to wait for something: a disk, a socket, a
@@ -32,6 +32,6 @@ struct ThreadWaits {
   }
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_THREADS_THREAD_WAITS_H_

@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 constexpr uint32_t kBins = 31;
@@ -56,4 +56,4 @@ TransformKind RandAugmentKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

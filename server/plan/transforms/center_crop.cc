@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 TransformKind CenterCropKind() {
   TransformKind kind(Transform::kCenterCrop);
@@ -12,4 +12,4 @@ TransformKind CenterCropKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

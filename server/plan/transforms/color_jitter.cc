@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 void CheckChanges(const ColorJitter& jitter, TransformProblems& problems) {
@@ -37,4 +37,4 @@ TransformKind ColorJitterKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

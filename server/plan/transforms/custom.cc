@@ -2,7 +2,7 @@
 #include "server/plan/sample_shape.h"
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 constexpr size_t kMaxConfigBytes = size_t{1} << 16;
@@ -66,4 +66,4 @@ TransformKind CustomKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 absl::Status Decode(const DecodeImage& decode, TracedField& field) {
@@ -30,4 +30,4 @@ TransformKind DecodeImageKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 TransformKind FlipKind(Transform::KindCase which) {
@@ -18,4 +18,4 @@ TransformKind HorizontalFlipKind() {
 
 TransformKind VerticalFlipKind() { return FlipKind(Transform::kVerticalFlip); }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -4,7 +4,7 @@
 #include "server/plan/spec_limits.h"
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 absl::Status Fits(const GaussianBlur& blur, TracedField& field) {
@@ -38,4 +38,4 @@ TransformKind GaussianBlurKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

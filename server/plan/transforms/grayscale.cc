@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 TransformKind GrayscaleKind() {
   TransformKind kind(Transform::kGrayscale);
@@ -9,4 +9,4 @@ TransformKind GrayscaleKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -13,7 +13,7 @@
 
 #include "server/plan/transforms/transform_kind.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // Decoding.
 TransformKind DecodeImageKind();
@@ -50,6 +50,6 @@ TransformKind ToDtypeKind();
 // Operators.
 TransformKind CustomKind();
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_TRANSFORMS_KINDS_H_

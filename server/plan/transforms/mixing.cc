@@ -4,7 +4,7 @@
 #include "common/status_macros.h"
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 template <typename M>
@@ -75,4 +75,4 @@ TransformKind MixUpKind() { return MixingKind<MixUp>(Transform::kMixUp); }
 
 TransformKind CutMixKind() { return MixingKind<CutMix>(Transform::kCutMix); }
 
-}  // namespace millrace
+}  // namespace millrace::plan

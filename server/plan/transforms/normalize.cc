@@ -4,7 +4,7 @@
 #include "proto/dtype.h"
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 // Max mean of pixels of 0 .. 1. A stddev slightly above 1 is a user-defined
@@ -100,4 +100,4 @@ TransformKind NormalizeKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

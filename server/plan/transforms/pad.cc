@@ -3,7 +3,7 @@
 #include "server/plan/transforms/kinds.h"
 #include "server/plan/transforms/padding.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 void CheckPad(const Pad& pad, TransformProblems& problems) {
@@ -50,4 +50,4 @@ absl::Status GrowByPadding(
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

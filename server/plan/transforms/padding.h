@@ -12,7 +12,7 @@
 
 #include "server/plan/transforms/transform_kind.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // Checks that `fill` and `padding_mode` fit each other and a transform that
 // pads.
@@ -48,6 +48,6 @@ absl::Status GrowByPadding(
     const google::protobuf::RepeatedField<uint32_t>& padding,
     TracedField& field);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_TRANSFORMS_PADDING_H_

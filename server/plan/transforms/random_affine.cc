@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 void CheckMoves(const RandomAffine& affine, TransformProblems& problems) {
@@ -46,4 +46,4 @@ TransformKind RandomAffineKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -3,7 +3,7 @@
 #include "server/plan/transforms/kinds.h"
 #include "server/plan/transforms/padding.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 bool Pads(const RandomCrop& crop) {
@@ -44,4 +44,4 @@ TransformKind RandomCropKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 void CheckOneValue(const RandomErasing& erasing, TransformProblems& problems) {
@@ -36,4 +36,4 @@ TransformKind RandomErasingKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

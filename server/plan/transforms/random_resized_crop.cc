@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 TransformKind RandomResizedCropKind() {
   TransformKind kind(Transform::kRandomResizedCrop);
@@ -28,4 +28,4 @@ TransformKind RandomResizedCropKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 void CheckTurns(const RandomRotation& rotation, TransformProblems& problems) {
@@ -23,4 +23,4 @@ TransformKind RandomRotationKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

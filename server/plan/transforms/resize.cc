@@ -1,6 +1,6 @@
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 bool IsExact(const Resize& resize) {
@@ -54,4 +54,4 @@ TransformKind ResizeKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -3,7 +3,7 @@
 #include "proto/dtype.h"
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 void CheckDtype(const ToDtype& to, TransformProblems& problems) {
@@ -76,4 +76,4 @@ TransformKind ToDtypeKind() {
   return kind;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -5,7 +5,7 @@
 #include "common/status_macros.h"
 #include "server/plan/bytes_as_images.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 absl::Status TracedField::Refuse(absl::string_view text) const {
   return absl::InvalidArgumentError(
@@ -68,4 +68,4 @@ absl::Status TracedField::Fix(int64_t height, int64_t width) {
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

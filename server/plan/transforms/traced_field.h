@@ -23,7 +23,7 @@
 #include "server/plan/field_trace.h"
 #include "server/plan/value_range.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 class TracedField {
  public:
@@ -60,6 +60,6 @@ class TracedField {
   absl::Status Fix(int64_t height, int64_t width);
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_TRANSFORMS_TRACED_FIELD_H_

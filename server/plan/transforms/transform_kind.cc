@@ -13,7 +13,7 @@
 #include "common/status_macros.h"
 #include "server/plan/spec_limits.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -354,4 +354,4 @@ std::vector<std::string> TransformKind::Labels(
   return Names(MessageOf(transform), labels_, "label");
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -35,7 +35,7 @@
 #include "proto/pipeline.pb.h"
 #include "server/plan/transforms/traced_field.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // In the order in which they may apply to a field.
 enum class TransformPhase {
@@ -184,6 +184,6 @@ class TransformKind {
   std::function<absl::Status(const Message&, TracedField&)> trace_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_TRANSFORMS_TRANSFORM_KIND_H_

@@ -3,7 +3,7 @@
 #include "common/logging.h"
 #include "server/plan/transforms/kinds.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 // By field number; null: the spec has no transform with this number.
@@ -83,4 +83,4 @@ void WriteDefaults(Transform& transform) {
   if (kind != nullptr) kind->WriteDefaults(transform);
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -18,7 +18,7 @@
 #include "proto/pipeline.pb.h"
 #include "server/plan/transforms/transform_kind.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // Null for an empty transform.
 const TransformKind* KindOf(const Transform& transform);
@@ -54,6 +54,6 @@ TransformProblems FindTransformProblems(const Transform& transform);
 // not change. ResolveSpec() sets the version and library of a custom transform.
 void WriteDefaults(Transform& transform);
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_SERVER_PLAN_TRANSFORMS_TRANSFORMS_H_

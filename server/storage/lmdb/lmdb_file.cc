@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // From this share of the machine's memory on, the pages of a file do not stay
@@ -94,4 +94,4 @@ void LmdbFile::Touch(absl::Span<const uint8_t> value) const {
   (void)*static_cast<const volatile uint8_t*>(&value.back());
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -23,7 +23,7 @@
 #include "server/storage/lmdb/lmdb_tree.h"
 #include "server/storage/mapped_file.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class LmdbFile {
  public:
@@ -65,6 +65,6 @@ class LmdbFile {
   const bool random_access_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_LMDB_LMDB_FILE_H_

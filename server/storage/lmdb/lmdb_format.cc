@@ -3,7 +3,7 @@
 #include "server/storage/lmdb/lmdb_source.h"
 #include "server/storage/lmdb/lmdb_writer.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 class Lmdb final : public ShardFormat {
@@ -30,4 +30,4 @@ const ShardFormat& LmdbFormat() {
   return format;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -5,10 +5,10 @@
 
 #include "server/storage/shard_format.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 const ShardFormat& LmdbFormat();
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_LMDB_LMDB_FORMAT_H_

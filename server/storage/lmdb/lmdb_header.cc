@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // A meta page of LMDB's data format 1 on a 64-bit machine: 16 bytes of page
@@ -133,4 +133,4 @@ absl::StatusOr<LmdbHeader> ReadLmdbHeader(const MappedFile& file) {
   return header;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "server/storage/mapped_file.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // Enough bytes of a file's beginning for ParseLmdbHeader: two pages of the
 // largest size.
@@ -34,6 +34,6 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
 // The same for a file; errors name it.
 absl::StatusOr<LmdbHeader> ReadLmdbHeader(const MappedFile& file);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_LMDB_LMDB_HEADER_H_

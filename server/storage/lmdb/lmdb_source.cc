@@ -15,7 +15,7 @@
 #include "server/storage/shard_files.h"
 #include "server/storage/shard_set.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using Files = std::vector<std::unique_ptr<const LmdbFile>>;
@@ -187,4 +187,4 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenLmdbSource(
                                       std::move(check));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

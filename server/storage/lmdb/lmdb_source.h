@@ -14,12 +14,12 @@
 #include "absl/status/statusor.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // DataLoss: a file is truncated, foreign or damaged, or the set is not whole.
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenLmdbSource(
     const std::vector<std::string>& files);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_LMDB_LMDB_SOURCE_H_

@@ -5,7 +5,7 @@
 
 #include "server/storage/lmdb/page_load.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // A page: its number u64, 2 bytes of padding, flags u16, then the end of the
@@ -172,4 +172,4 @@ LmdbTree::Result LmdbTree::Find(absl::string_view key, Position* position,
   return Result::kDamaged;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

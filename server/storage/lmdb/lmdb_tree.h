@@ -24,7 +24,7 @@
 #include "absl/types/span.h"
 #include "server/storage/lmdb/lmdb_header.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class LmdbTree {
  public:
@@ -74,6 +74,6 @@ class LmdbTree {
   const LmdbHeader header_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_LMDB_LMDB_TREE_H_

@@ -17,7 +17,7 @@
 #include "server/storage/lmdb/sample_codec.h"
 #include "server/storage/sample_check.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // MDB_NOLOCK: the file has a temporary name that no other process opens.
@@ -182,4 +182,4 @@ absl::StatusOr<std::unique_ptr<ShardWriter>> NewLmdbWriter(
   return writer;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -10,11 +10,11 @@
 #include "absl/status/statusor.h"
 #include "server/storage/shard_format.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 absl::StatusOr<std::unique_ptr<ShardWriter>> NewLmdbWriter(
     const std::string& path, const Schema& schema);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_LMDB_LMDB_WRITER_H_

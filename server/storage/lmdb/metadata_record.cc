@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/storage/shard_set.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr absl::string_view kMagic = "MILLRACE";
@@ -68,4 +68,4 @@ absl::StatusOr<ShardMetadata> DecodeMetadataRecord(
   return metadata;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -13,7 +13,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // Greater than the key of any row, so it can be appended after them.
 inline constexpr absl::string_view kMetadataKey = "millrace-metadata";
@@ -24,6 +24,6 @@ std::string EncodeMetadataRecord(const ShardMetadata& metadata);
 absl::StatusOr<ShardMetadata> DecodeMetadataRecord(
     absl::Span<const uint8_t> record);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_LMDB_METADATA_RECORD_H_

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace millrace {
+namespace millrace::storage {
 
 // Of any alignment.
 template <typename T>
@@ -19,6 +19,6 @@ T PageLoad(const uint8_t* at) {
   return value;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_LMDB_PAGE_LOAD_H_

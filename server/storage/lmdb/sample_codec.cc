@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/storage/lmdb/page_load.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using Length = uint32_t;
@@ -72,4 +72,4 @@ absl::Status SampleCodec::Decode(
   return rest.empty() ? absl::OkStatus() : WrongSize(value.size());
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

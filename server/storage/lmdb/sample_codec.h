@@ -18,7 +18,7 @@
 #include "absl/types/span.h"
 #include "server/storage/sample_check.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class SampleCodec {
  public:
@@ -51,6 +51,6 @@ class SampleCodec {
   uint64_t fixed_bytes_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_LMDB_SAMPLE_CODEC_H_

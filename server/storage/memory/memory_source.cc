@@ -9,7 +9,7 @@
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 absl::Span<const uint8_t> Bytes(const std::string& text) {
@@ -106,4 +106,4 @@ std::shared_ptr<const RecordSource> NewMemorySource(
                                         std::move(samples));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -18,7 +18,7 @@
 
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // `samples[i][j]` holds the bytes of schema.fields(j) of sample i. Of `info`
 // the schema must be valid and every sample must have as many fields as it
@@ -27,6 +27,6 @@ namespace millrace {
 std::shared_ptr<const RecordSource> NewMemorySource(
     DatasetInfo info, std::vector<std::vector<std::string>> samples);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_MEMORY_MEMORY_SOURCE_H_

@@ -13,7 +13,7 @@
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr uint32_t kMaxFields = 1024;
@@ -31,7 +31,7 @@ class Handle {
 
   absl::Status Open(const std::string& path, const std::string& who,
                     millrace_dataset* dataset) {
-    OperatorResult result;
+    operators::OperatorResult result;
     result = source_.open(path.c_str(), dataset, &handle_, result.error());
     MR_RETURN_IF_ERROR(
         result.ToStatus(who, absl::StatusCode::kInvalidArgument));
@@ -100,7 +100,7 @@ class OperatorReader final : public RecordReader {
   // Points views_ to the fields of the sample.
   absl::Status Load(int64_t index) {
     std::fill(fields_.begin(), fields_.end(), millrace_bytes{});
-    OperatorResult result;
+    operators::OperatorResult result;
     result = source_.functions().read(reader_, index, fields_.data(),
                                       result.error());
     MR_RETURN_IF_ERROR(
@@ -125,7 +125,7 @@ class OperatorReader final : public RecordReader {
 absl::StatusOr<std::unique_ptr<RecordReader>> OperatorSource::NewReader()
     const {
   void* reader = nullptr;
-  OperatorResult result;
+  operators::OperatorResult result;
   result = functions_.new_reader(handle_->get(), &reader, result.error());
   MR_RETURN_IF_ERROR(result.ToStatus(who_, absl::StatusCode::kInternal));
   return std::make_unique<OperatorReader>(*this, reader);
@@ -144,9 +144,10 @@ absl::Status ReadField(const millrace_field& from, Field* to) {
   to->set_name(from.name);
   if (!FieldKind_IsValid(from.kind) || !DType_IsValid(from.type.dtype) ||
       from.type.dims < 0 || from.type.dims > MILLRACE_MAX_DIMS) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "field ", Printable(from.name), " is of kind ", from.kind, ", dtype ",
-        from.type.dtype, " and has ", from.type.dims, " dimensions"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("field ", operators::Printable(from.name), " is of kind ",
+                     from.kind, ", dtype ", from.type.dtype, " and has ",
+                     from.type.dims, " dimensions"));
   }
   to->set_kind(static_cast<FieldKind>(from.kind));
   if (to->kind() != FIELD_KIND_ENCODED_IMAGE) {
@@ -158,15 +159,15 @@ absl::Status ReadField(const millrace_field& from, Field* to) {
   to->set_num_classes(from.num_classes);
   if (from.class_names == nullptr) return absl::OkStatus();
   if (from.num_classes < 0 || from.num_classes > kMaxClassNames) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("field ", Printable(from.name), " has ", from.num_classes,
-                     " class names; the maximum is ", kMaxClassNames));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "field ", operators::Printable(from.name), " has ", from.num_classes,
+        " class names; the maximum is ", kMaxClassNames));
   }
   for (int64_t i = 0; i < from.num_classes; ++i) {
     if (from.class_names[i] == nullptr || !IsUtf8(from.class_names[i])) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("class ", i, " of field ", Printable(from.name),
-                       " has no name, or its name is not UTF-8"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "class ", i, " of field ", operators::Printable(from.name),
+          " has no name, or its name is not UTF-8"));
     }
     to->add_class_names(from.class_names[i]);
   }
@@ -222,7 +223,7 @@ std::string Fingerprint(const OperatorRef& reader,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenOperatorSource(
-    const Operators::Source& source, const std::string& path) {
+    const operators::Operators::Source& source, const std::string& path) {
   const std::string who =
       absl::StrCat("source ", source.ref.name(), " ", source.ref.version());
   auto handle = std::make_unique<Handle>(source.functions);
@@ -243,11 +244,11 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenOperatorSource(
   *info.mutable_reader() = source.ref;
   info.set_fingerprint(Fingerprint(source.ref, dataset.fingerprint, info));
   ShardInfo* shard = info.add_shards();
-  shard->set_name(Printable(FileName(path)));
+  shard->set_name(operators::Printable(FileName(path)));
   shard->set_samples(info.samples());
   return std::make_unique<OperatorSource>(source.functions, who,
                                           std::move(handle), std::move(info),
                                           *std::move(check));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -17,13 +17,13 @@
 #include "server/operators/operators.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // `path` is the URI behind the scheme. What the library answers, or
 // InvalidArgument: its description of the dataset is wrong; says what.
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenOperatorSource(
-    const Operators::Source& source, const std::string& path);
+    const operators::Operators::Source& source, const std::string& path);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_OPERATOR_OPERATOR_SOURCE_H_

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Arrow's messages may have several lines; a log message has one line.
@@ -54,4 +54,4 @@ absl::Status ArrowWriteError(const arrow::Status& status,
                                           OneLine(status.message())));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

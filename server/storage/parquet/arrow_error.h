@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // Of reading: what Arrow cannot make sense of is damaged (DataLoss). Memory
 // that ran out is ResourceExhausted; a read that the system has failed (EIO,
@@ -22,6 +22,6 @@ absl::Status ArrowReadError(const arrow::Status& status,
 absl::Status ArrowWriteError(const arrow::Status& status,
                              absl::string_view action, absl::string_view path);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_ARROW_ERROR_H_

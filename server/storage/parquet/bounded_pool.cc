@@ -6,7 +6,7 @@
 
 #include "server/storage/parquet/page_heap.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // More room is reserved in pieces of this size, so that a growing column does
@@ -156,4 +156,4 @@ void BoundedPool::Close() {
   limit_ = used_.load();
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -21,7 +21,7 @@
 #include <functional>
 #include <string>
 
-namespace millrace {
+namespace millrace::storage {
 
 class BoundedPool final : public arrow::MemoryPool {
  public:
@@ -70,6 +70,6 @@ class BoundedPool final : public arrow::MemoryPool {
   int64_t allocations_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_BOUNDED_POOL_H_

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr uint64_t kPageBytes = ChunkCost::kPageBytes;
@@ -107,4 +107,4 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
   return cost;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::storage {
 
 struct ChunkCost {
   // Of a page: they are 1 MiB and some at most where writers keep to their
@@ -48,6 +48,6 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
                  const parquet::ColumnDescriptor& column, int64_t rows,
                  uint64_t widened, bool text);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_CHUNK_COST_H_

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Old writers do not include the header of a dictionary page in the size of a
@@ -31,4 +31,4 @@ ChunkPlace PlaceOf(const parquet::ColumnChunkMetaData& chunk,
   return place;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

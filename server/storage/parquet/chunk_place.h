@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::storage {
 
 struct ChunkPlace {
   int64_t begin = 0;  // in the file
@@ -21,6 +21,6 @@ struct ChunkPlace {
 ChunkPlace PlaceOf(const parquet::ColumnChunkMetaData& chunk,
                    const parquet::FileMetaData& file);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_CHUNK_PLACE_H_

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // The same size that Parquet uses to peek at a page header.
@@ -67,4 +67,4 @@ arrow::Result<std::shared_ptr<arrow::Buffer>> ChunkStream::Read(
   return std::shared_ptr<arrow::Buffer>(std::move(buffer));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -18,7 +18,7 @@
 #include <memory>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::storage {
 
 class ChunkStream final : public arrow::io::InputStream {
  public:
@@ -59,6 +59,6 @@ class ChunkStream final : public arrow::io::InputStream {
   int64_t window_end_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_CHUNK_STREAM_H_

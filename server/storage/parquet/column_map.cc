@@ -9,7 +9,7 @@
 #include "common/utf8.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Max depth of nested fixed-size lists that become one tensor.
@@ -227,4 +227,4 @@ absl::StatusOr<std::shared_ptr<arrow::DataType>> ColumnTypeOf(
   return arrow::fixed_size_list(number, static_cast<int32_t>(elements));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -15,7 +15,7 @@
 #include "proto/names.h"
 #include "server/storage/parquet/features_json.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 enum class ColumnForm {
   kImageStruct,  // struct with a binary child `bytes`
@@ -41,6 +41,6 @@ absl::StatusOr<std::shared_ptr<arrow::DataType>> ColumnTypeOf(
 // The form that a packed field's column has.
 ColumnForm PackedForm(const Field& field);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_COLUMN_MAP_H_

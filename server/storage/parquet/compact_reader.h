@@ -16,7 +16,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class CompactReader {
  public:
@@ -166,6 +166,6 @@ class CompactReader {
   bool ok_ = true;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_COMPACT_READER_H_

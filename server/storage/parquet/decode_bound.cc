@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr uint64_t kMax = std::numeric_limits<int64_t>::max() / 64;
@@ -59,4 +59,4 @@ uint64_t DecodeBound::Bytes(int64_t rows) const {
   return beside + 3 * (values + pages.encoded) + values;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -16,7 +16,7 @@
 #include "server/storage/parquet/chunk_cost.h"
 #include "server/storage/parquet/page_sizes.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 struct DecodeBound {
   ChunkCost cost;
@@ -35,6 +35,6 @@ DecodeBound BoundOf(const parquet::ColumnChunkMetaData& chunk,
                     const parquet::ColumnDescriptor& column,
                     const ChunkCost& cost, const PageSizes& pages);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_DECODE_BOUND_H_

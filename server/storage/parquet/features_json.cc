@@ -7,7 +7,7 @@
 #include "common/json_text.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 int64_t Elements(const Field& field) {
@@ -97,4 +97,4 @@ absl::StatusOr<std::map<std::string, ClassLabelFeature>> ParseClassLabels(
   return labels;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -14,7 +14,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // {"info": {"features": {...}}} for the fields of `schema`.
 std::string FeaturesJson(const Schema& schema);
@@ -28,6 +28,6 @@ struct ClassLabelFeature {
 absl::StatusOr<std::map<std::string, ClassLabelFeature>> ParseClassLabels(
     absl::string_view json);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_FEATURES_JSON_H_

@@ -4,7 +4,7 @@
 
 #include "server/storage/parquet/compact_reader.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Upper bounds of the memory that Arrow 26 takes for a parsed footer, as
@@ -210,4 +210,4 @@ std::optional<uint64_t> ParsedBytesOf(absl::string_view footer) {
          lists.chunks * kChunkBytes + lists.path_names * kPathNameBytes;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

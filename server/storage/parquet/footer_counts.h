@@ -20,7 +20,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 struct FooterCounts {
   uint64_t row_groups = 0;
@@ -53,6 +53,6 @@ FooterCounts MostOfFooter(uint64_t footer_bytes);
 // damaged.
 std::optional<uint64_t> ParsedBytesOf(absl::string_view footer);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_FOOTER_COUNTS_H_

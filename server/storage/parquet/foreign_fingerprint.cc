@@ -12,7 +12,7 @@
 #include "common/thread.h"
 #include "server/storage/content_hash.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Number of pieces that are collected before they are read: few enough for
@@ -180,4 +180,4 @@ absl::StatusOr<std::string> ForeignFingerprint(
       HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

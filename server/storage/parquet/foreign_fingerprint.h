@@ -24,7 +24,7 @@
 #include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/row_group.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // Columns are read whole, the smallest first, while they have no more bytes
 // together, in all files.
@@ -48,6 +48,6 @@ absl::StatusOr<std::string> ForeignFingerprint(
     int64_t whole_bytes = kFingerprintWholeBytes,
     int threads = kFingerprintThreads);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_FOREIGN_FINGERPRINT_H_

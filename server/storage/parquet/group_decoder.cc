@@ -14,7 +14,7 @@
 #include "server/storage/parquet/chunk_place.h"
 #include "server/storage/parquet/chunk_stream.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Reads the shared file into memory of the decoder's pool.
@@ -328,4 +328,4 @@ arrow::Result<arrow::ArrayVector> GroupDecoder::Read(int column, int64_t begin,
   return arrays;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -25,7 +25,7 @@
 #include <memory>
 #include <vector>
 
-namespace millrace {
+namespace millrace::storage {
 
 // How Arrow reads: without threads of its own, since the pipeline's workers are
 // the parallelism, and without reading ahead.
@@ -73,6 +73,6 @@ class GroupDecoder {
   int64_t dropped_rows_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_GROUP_DECODER_H_

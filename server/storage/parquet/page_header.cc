@@ -4,7 +4,7 @@
 
 #include "server/storage/parquet/compact_reader.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Field numbers of PageHeader, and of both versions of its inner headers.
@@ -56,4 +56,4 @@ std::optional<PageHeader> ParsePageHeader(absl::string_view bytes) {
   return header;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

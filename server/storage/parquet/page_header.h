@@ -14,7 +14,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 struct PageHeader {
   int64_t type = -1;  // PageType of the format
@@ -29,6 +29,6 @@ struct PageHeader {
 // makes no sense.
 std::optional<PageHeader> ParsePageHeader(absl::string_view bytes);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_PAGE_HEADER_H_

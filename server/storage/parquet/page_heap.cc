@@ -6,7 +6,7 @@
 
 #include "common/logging.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Max idle bytes in addition to the max bytes that were in use: ranges that no
@@ -179,4 +179,4 @@ uint64_t PageHeap::idle_bytes() const {
   return idle_.bytes;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -30,7 +30,7 @@
 
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class PageHeap {
  public:
@@ -96,6 +96,6 @@ class PageHeap {
   std::vector<std::pair<void*, uint64_t>> chunks_ MR_GUARDED_BY(mu_);
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_PAGE_HEAP_H_

@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "server/storage/parquet/page_header.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // Nearly all headers are shorter; statistics can make them longer.
@@ -64,4 +64,4 @@ arrow::Result<PageSizes> ReadPageSizes(arrow::io::RandomAccessFile& file,
   return sizes;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

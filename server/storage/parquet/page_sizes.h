@@ -13,7 +13,7 @@
 
 #include "server/storage/parquet/chunk_place.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 struct PageSizes {
   // Of the largest data page and of the next one, in bytes: as it is stored,
@@ -35,6 +35,6 @@ struct PageSizes {
 arrow::Result<PageSizes> ReadPageSizes(arrow::io::RandomAccessFile& file,
                                        const ChunkPlace& place);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_PAGE_SIZES_H_

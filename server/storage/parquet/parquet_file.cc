@@ -20,7 +20,7 @@
 #include "server/storage/parquet/group_decoder.h"
 #include "server/storage/parquet/page_sizes.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr absl::string_view kMagic = "PAR1";
@@ -433,4 +433,4 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
   return decoded;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -39,7 +39,7 @@
 #include "server/storage/parquet/decode_bound.h"
 #include "server/storage/parquet/row_group.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // `created_by` of files that millrace-data writes begins with it.
 inline constexpr char kParquetCreator[] = "millrace-data";
@@ -161,6 +161,6 @@ class ParquetFile {
   std::vector<int64_t> group_starts_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_

@@ -3,7 +3,7 @@
 #include "server/storage/parquet/parquet_source.h"
 #include "server/storage/parquet/parquet_writer.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 class Parquet final : public ShardFormat {
@@ -30,4 +30,4 @@ const ShardFormat* ParquetFormat() {
   return &format;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -5,11 +5,11 @@
 
 #include "server/storage/shard_format.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // Null in a program that was built with --define=parquet=off.
 const ShardFormat* ParquetFormat();
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FORMAT_H_

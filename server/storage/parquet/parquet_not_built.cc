@@ -2,8 +2,8 @@
 
 #include "server/storage/parquet/parquet_format.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 const ShardFormat* ParquetFormat() { return nullptr; }
 
-}  // namespace millrace
+}  // namespace millrace::storage

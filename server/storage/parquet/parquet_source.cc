@@ -31,7 +31,7 @@
 #include "server/storage/shard_files.h"
 #include "server/storage/shard_set.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using Files = std::vector<std::shared_ptr<const ParquetFile>>;
@@ -842,4 +842,4 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenParquetSource(
                 : OpenForeign(files, shards.one_file, options, room.Take());
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -15,7 +15,7 @@
 #include "server/storage/record_source.h"
 #include "server/storage/shard_paths.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // DataLoss: a file is truncated, foreign or damaged, the set is not whole, or
 // the files' schemas differ. InvalidArgument: no row, or no column that can be
@@ -24,6 +24,6 @@ namespace millrace {
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenParquetSource(
     const ShardPaths& shards, const OpenSourceOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_SOURCE_H_

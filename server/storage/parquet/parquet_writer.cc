@@ -23,7 +23,7 @@
 #include "server/storage/parquet/features_json.h"
 #include "server/storage/parquet/parquet_file.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr uint64_t kMaxFieldBytes = INT32_MAX - (1 << 20);
@@ -257,4 +257,4 @@ absl::StatusOr<std::unique_ptr<ShardWriter>> NewParquetWriter(
   return writer;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/storage/shard_format.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // Upper bounds of a row group: its rows and, unless one sample is larger,
 // its bytes. A random read decodes a whole row group. Fewer bytes make random
@@ -20,6 +20,6 @@ inline constexpr uint64_t kMaxRowGroupBytes = 2 << 20;
 absl::StatusOr<std::unique_ptr<ShardWriter>> NewParquetWriter(
     const std::string& path, const Schema& schema);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_WRITER_H_

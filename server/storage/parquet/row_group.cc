@@ -8,7 +8,7 @@
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 absl::Status WrongType(const ColumnPlan& plan, const arrow::Array& array) {
@@ -351,4 +351,4 @@ absl::Status RowGroup::Row(int64_t row,
   return absl::OkStatus();
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

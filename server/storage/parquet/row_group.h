@@ -24,7 +24,7 @@
 #include "server/storage/parquet/column_map.h"
 #include "server/storage/parquet/row_group_cache.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // How one field is read.
 struct ColumnPlan {
@@ -84,6 +84,6 @@ class RowGroup final : public CachedRowGroup {
   std::vector<Column> columns_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_ROW_GROUP_H_

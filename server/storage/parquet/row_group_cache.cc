@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 CachedRowGroup::~CachedRowGroup() {
   // The members of the derived class have freed the memory already.
@@ -213,4 +213,4 @@ uint64_t RowGroupCache::peak_bytes() const {
   return peak_;
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

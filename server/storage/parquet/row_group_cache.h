@@ -37,7 +37,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 class RowGroupCache;
 
@@ -183,6 +183,6 @@ class RowGroupCache {
   uint64_t peak_ MR_GUARDED_BY(mu_) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_ROW_GROUP_CACHE_H_

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // A slice takes at most this part of the cache, but a few MiB in any case:
@@ -38,4 +38,4 @@ SlicePlan PlanSlices(int64_t rows, absl::Span<const ChunkCost> columns,
   return {each, all.Bytes(each)};
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

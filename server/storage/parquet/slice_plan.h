@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "server/storage/parquet/chunk_cost.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 struct SlicePlan {
   int64_t rows = 1;    // of a slice; the last may have fewer
@@ -25,6 +25,6 @@ struct SlicePlan {
 SlicePlan PlanSlices(int64_t rows, absl::Span<const ChunkCost> columns,
                      uint64_t cache_bytes);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_PARQUET_SLICE_PLAN_H_

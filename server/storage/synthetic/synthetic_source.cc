@@ -14,7 +14,7 @@
 #include "server/storage/read_error.h"
 #include "server/storage/synthetic/synthetic_values.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr uint64_t kWindows = 1 << 16;
@@ -159,4 +159,4 @@ absl::StatusOr<std::shared_ptr<const RecordSource>> NewSyntheticSource(
   return std::make_shared<SyntheticSource>(std::move(info), std::move(recipe));
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -22,7 +22,7 @@
 #include "proto/pipeline.pb.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // The name that errors and descriptions call it by.
 inline constexpr char kSyntheticName[] = "synthetic";
@@ -32,6 +32,6 @@ inline constexpr char kSyntheticName[] = "synthetic";
 absl::StatusOr<std::shared_ptr<const RecordSource>> NewSyntheticSource(
     const Synthetic& synthetic);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_SYNTHETIC_SYNTHETIC_SOURCE_H_

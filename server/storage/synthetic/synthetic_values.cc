@@ -7,7 +7,7 @@
 #include "proto/dtype.h"
 #include "proto/half_float.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 // The wire format is little-endian, and this code writes it directly.
@@ -79,4 +79,4 @@ void FillSynthetic(DType dtype, int64_t num_classes, uint64_t key,
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -14,7 +14,7 @@
 #include "proto/names.h"
 #include "proto/types.pb.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // Word `i` of the sequence of `key`: SplitMix64 (Steele, Lea and Flood, "Fast
 // splittable pseudorandom number generators", OOPSLA 2014).
@@ -31,6 +31,6 @@ inline uint64_t SyntheticWord(uint64_t key, uint64_t i) {
 void FillSynthetic(DType dtype, int64_t num_classes, uint64_t key,
                    absl::Span<uint8_t> out);
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_SERVER_STORAGE_SYNTHETIC_SYNTHETIC_VALUES_H_

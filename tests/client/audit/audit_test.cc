@@ -21,7 +21,7 @@
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 
-namespace millrace {
+namespace millrace::audit {
 namespace {
 
 using ::testing::AllOf;
@@ -685,4 +685,4 @@ TEST_F(AuditTest, AFolderThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::audit

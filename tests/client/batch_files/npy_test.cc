@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::batch_files {
 namespace {
 
 using ::testing::EndsWith;
@@ -97,4 +97,4 @@ TEST(NpyTest, LooksAtEveryType) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::batch_files

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::Contains;
@@ -26,31 +26,32 @@ BenchRow Row(const std::string& window, const std::vector<double>& rates) {
 }
 
 template <typename T>
-std::vector<T> ItemsOf(const Picture& picture) {
+std::vector<T> ItemsOf(const picture::Picture& picture) {
   std::vector<T> items;
-  for (const PictureItem& item : picture.items) {
+  for (const picture::PictureItem& item : picture.items) {
     if (const T* one = std::get_if<T>(&item)) items.push_back(*one);
   }
   return items;
 }
 
-const PictureText& TextOf(const Picture& plot, const std::string& text) {
-  for (const PictureItem& item : plot.items) {
-    const auto* one = std::get_if<PictureText>(&item);
+const picture::PictureText& TextOf(const picture::Picture& plot,
+                                   const std::string& text) {
+  for (const picture::PictureItem& item : plot.items) {
+    const auto* one = std::get_if<picture::PictureText>(&item);
     if (one != nullptr && one->text == text) return *one;
   }
   ADD_FAILURE() << "no text " << text;
-  static const PictureText none;
+  static const picture::PictureText none;
   return none;
 }
 
 // The bar and the parts of the line beside a label.
-std::vector<PictureFill> FillsBeside(const Picture& plot,
-                                     const std::string& label) {
-  const PictureBox box = TextOf(plot, label).box;
+std::vector<picture::PictureFill> FillsBeside(const picture::Picture& plot,
+                                              const std::string& label) {
+  const picture::PictureBox box = TextOf(plot, label).box;
   const double middle = box.top + box.height / 2;
-  std::vector<PictureFill> fills;
-  for (const PictureFill& fill : ItemsOf<PictureFill>(plot)) {
+  std::vector<picture::PictureFill> fills;
+  for (const picture::PictureFill& fill : ItemsOf<picture::PictureFill>(plot)) {
     const bool grid = fill.box.width == 1;
     if (!grid && fill.box.top <= middle && fill.box.bottom() >= middle) {
       fills.push_back(fill);
@@ -60,27 +61,27 @@ std::vector<PictureFill> FillsBeside(const Picture& plot,
 }
 
 // What must be true of every plot.
-void CheckPlot(const Picture& plot) {
-  std::vector<PictureBox> taken;
-  for (const PictureText& text : ItemsOf<PictureText>(plot)) {
+void CheckPlot(const picture::Picture& plot) {
+  std::vector<picture::PictureBox> taken;
+  for (const picture::PictureText& text : ItemsOf<picture::PictureText>(plot)) {
     EXPECT_GE(text.size, 12) << text.text;
     EXPECT_GE(text.box.height, 1.17 * text.size) << text.text;
     taken.push_back(text.box);
   }
   for (size_t i = 0; i < taken.size(); ++i) {
-    const PictureBox& a = taken[i];
+    const picture::PictureBox& a = taken[i];
     EXPECT_GE(a.left, 20);
     EXPECT_GE(a.top, 20);
     EXPECT_LE(a.right(), plot.width - 20);
     EXPECT_LE(a.bottom(), plot.height - 20);
     for (size_t j = 0; j < i; ++j) {
-      const PictureBox& b = taken[j];
+      const picture::PictureBox& b = taken[j];
       EXPECT_FALSE(a.left < b.right() && b.left < a.right() &&
                    a.top < b.bottom() && b.top < a.bottom())
           << i << " " << j;
     }
   }
-  for (const PictureFill& fill : ItemsOf<PictureFill>(plot)) {
+  for (const picture::PictureFill& fill : ItemsOf<picture::PictureFill>(plot)) {
     EXPECT_TRUE(std::isfinite(fill.box.left + fill.box.width));
     EXPECT_GE(fill.box.left, 20);
     EXPECT_LE(fill.box.right(), plot.width - 20);
@@ -93,14 +94,14 @@ const BenchPlotHead kHead = {
     {"servers data-1:7001, 3 rounds of 3s", "2026-11-24 05:53 UTC, host a"}};
 
 TEST(BenchPlot, BarsAreMediansAndLinesReachFromTheWorstToTheBestRound) {
-  const Picture plot = LayOutBenchPlot(
+  const picture::Picture plot = LayOutBenchPlot(
       {Row("4", {80, 100, 120}), Row("16", {200, 200, 200})}, kHead);
   CheckPlot(plot);
   const auto slow = FillsBeside(plot, "window=4");
   const auto fast = FillsBeside(plot, "window=16");
   ASSERT_EQ(slow.size(), 4u);  // bar, line, two ends
   ASSERT_EQ(fast.size(), 4u);
-  const PictureBox& bar = slow[0].box;
+  const picture::PictureBox& bar = slow[0].box;
   EXPECT_EQ(bar.left, fast[0].box.left);
   EXPECT_DOUBLE_EQ(bar.width * 2, fast[0].box.width);
   const double unit = bar.width / 100;
@@ -109,7 +110,7 @@ TEST(BenchPlot, BarsAreMediansAndLinesReachFromTheWorstToTheBestRound) {
   EXPECT_EQ(slow[2].box.left, slow[1].box.left);
   EXPECT_EQ(slow[3].box.right(), slow[1].box.right());
   // The axis ends at 200, with its unit below.
-  const PictureBox end = TextOf(plot, "200").box;
+  const picture::PictureBox end = TextOf(plot, "200").box;
   EXPECT_NEAR(end.left + end.width / 2, fast[0].box.right(), 1);
   EXPECT_GT(TextOf(plot, "images per second").box.top, end.top);
   EXPECT_EQ(TextOf(plot, "100 (80 - 120)").box.top,
@@ -117,7 +118,7 @@ TEST(BenchPlot, BarsAreMediansAndLinesReachFromTheWorstToTheBestRound) {
 }
 
 TEST(BenchPlot, SaysWhatWhenAndWhere) {
-  const Picture plot = LayOutBenchPlot({Row("4", {12345})}, kHead);
+  const picture::Picture plot = LayOutBenchPlot({Row("4", {12345})}, kHead);
   CheckPlot(plot);
   EXPECT_TRUE(TextOf(plot, kHead.title).bold);
   TextOf(plot, kHead.lines[0]);
@@ -126,12 +127,12 @@ TEST(BenchPlot, SaysWhatWhenAndWhere) {
 }
 
 TEST(BenchPlot, TheBestAndTheSettingsWithinNoiseStandOut) {
-  const Picture plot = LayOutBenchPlot(
+  const picture::Picture plot = LayOutBenchPlot(
       {Row("4", {100, 110}), Row("16", {200, 230}), Row("64", {190, 201})},
       kHead);
-  const Rgb slow = FillsBeside(plot, "window=4")[0].color;
-  const Rgb best = FillsBeside(plot, "window=16")[0].color;
-  const Rgb alike = FillsBeside(plot, "window=64")[0].color;
+  const picture::Rgb slow = FillsBeside(plot, "window=4")[0].color;
+  const picture::Rgb best = FillsBeside(plot, "window=16")[0].color;
+  const picture::Rgb alike = FillsBeside(plot, "window=64")[0].color;
   EXPECT_FALSE(best == slow);
   EXPECT_FALSE(best == alike);
   EXPECT_FALSE(alike == slow);
@@ -140,7 +141,7 @@ TEST(BenchPlot, TheBestAndTheSettingsWithinNoiseStandOut) {
 TEST(BenchPlot, SettingsThatFailedSayWhy) {
   BenchRow failed = Row("64", {});
   failed.error = "no\nroom";
-  const Picture plot = LayOutBenchPlot({failed, Row("4", {})}, kHead);
+  const picture::Picture plot = LayOutBenchPlot({failed, Row("4", {})}, kHead);
   CheckPlot(plot);
   TextOf(plot, "failed: no\\nroom");
   TextOf(plot, "not run");
@@ -153,11 +154,11 @@ TEST(BenchPlot, LongNamesAndManySettingsKeepTheirPlaces) {
   BenchPlotHead head = kHead;
   head.title = std::string(300, 'W');
   head.lines[0] = "a " + std::string(900, 'x');
-  const Picture plot = LayOutBenchPlot(rows, head);
+  const picture::Picture plot = LayOutBenchPlot(rows, head);
   CheckPlot(plot);
   EXPECT_LT(plot.width, 1500);
-  EXPECT_LT(plot.height, kMaxPictureSide);
+  EXPECT_LT(plot.height, picture::kMaxPictureSide);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // What `use` writes to a file, as if the file were a terminal or not.
@@ -56,4 +56,4 @@ TEST(BenchProgressTest, WritesALineForEachRoundElsewhere) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

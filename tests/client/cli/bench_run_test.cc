@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -19,7 +19,7 @@ BenchResult Busy(double read, double decode) {
   result.seconds = 10;
   result.wait_seconds = 9;
   result.batches = 30;
-  ServerTimes server;
+  diagnosis::ServerTimes server;
   server.address = "data-1:7001";
   server.batches = 10;
   server.timed_batches = 10;
@@ -59,4 +59,4 @@ TEST(BenchVerdict, LeavesOtherWorkToTheVerdict) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

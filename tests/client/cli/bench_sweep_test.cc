@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::ElementsAre;
@@ -110,4 +110,4 @@ TEST(BenchSweepTest, TooManySettingsAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(BenchTableTest, ProgramsGetEveryFigure) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -17,7 +17,7 @@
 #include "tests/testing/server_process.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -199,7 +199,7 @@ TEST_F(BenchTest, ASweepRunsEverySettingAndNamesTheBest) {
   EXPECT_THAT(text.out, AllOf(HasSubstr("window  batch_size  images/s"),
                               HasSubstr("\nbest: window=")));
   EXPECT_THAT(text.err, HasSubstr("round 2 of 2: window=4 batch_size=16\n"));
-  const RgbImage drawn = testing::DecodePng(testing::ReadFile(plot));
+  const picture::RgbImage drawn = testing::DecodePng(testing::ReadFile(plot));
   EXPECT_GT(drawn.width(), 600);
   EXPECT_GT(drawn.height(), 4 * 20);
   const std::string svg = testing::NewTempDir() + "/plot.svg";
@@ -499,4 +499,4 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 TEST(WaitHistogram, TellsThePercentilesOfWhatWasAdded) {
@@ -75,4 +75,4 @@ TEST(BenchWaits, KeepsBordersApart) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

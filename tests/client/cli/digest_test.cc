@@ -13,7 +13,7 @@
 
 #include "xxhash.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -343,4 +343,4 @@ TEST(JudgeEpochTest, WithAScheduleTheWalksAreJudged) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

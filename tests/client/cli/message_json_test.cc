@@ -10,7 +10,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 std::string Json(const google::protobuf::Message& message) {
@@ -56,4 +56,4 @@ TEST(MessageJsonTest, LeavesTheHashOfTheAnswerOut) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/program/stop_signals.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -69,7 +69,7 @@ TEST(RunFileTest, ReadsASummaryFromAPipe) {
 // back could not be stopped.
 TEST(RunFileTest, ASignalEndsTheWaitForAPipe) {
   const std::string path = NewPipe();
-  StopSignals signals;
+  program::StopSignals signals;
   kill(getpid(), SIGTERM);
   const auto run = ReadRunFile(path);
   EXPECT_TRUE(absl::IsCancelled(run.status())) << run.status();
@@ -79,7 +79,7 @@ TEST(RunFileTest, SaysWhichStepsALogHolds) {
   RunFile run;
   EXPECT_FALSE(run.is_log());
   EXPECT_EQ(run.WhatTheLogHolds(), "no step");
-  AuditSegment segment;
+  audit::AuditSegment segment;
   segment.run.set_rank(3);
   segment.run.set_world_size(4);
   segment.run.set_steps_per_epoch(10);
@@ -98,7 +98,7 @@ TEST(RunFileTest, SaysWhichStepsALogHolds) {
 
 TEST(RunFileTest, APositionBeyondAllNumbersHasNoRecord) {
   RunFile run;
-  AuditSegment segment;
+  audit::AuditSegment segment;
   segment.file = "/nonexistent";
   segment.records = 3;
   segment.run.set_world_size(1);
@@ -111,4 +111,4 @@ TEST(RunFileTest, APositionBeyondAllNumbersHasNoRecord) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

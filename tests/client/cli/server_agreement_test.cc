@@ -3,15 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-ServerStatus Server(const std::string& address, const std::string& fingerprint,
-                    uint32_t revision = 4, const std::string& decoders = "d0") {
+receive::ServerStatus Server(const std::string& address,
+                             const std::string& fingerprint,
+                             uint32_t revision = 4,
+                             const std::string& decoders = "d0") {
   GetStatusResponse status;
   status.set_content_revision(revision);
   status.set_decoder_digest(decoders);
@@ -22,7 +24,7 @@ ServerStatus Server(const std::string& address, const std::string& fingerprint,
 }
 
 TEST(ServerAgreementTest, EqualServersAgree) {
-  ServerStatus more = Server("c:1", "f1");
+  receive::ServerStatus more = Server("c:1", "f1");
   more.status->add_datasets()->set_name("digits");
   EXPECT_THAT(Disagreements({Server("a:1", "f1"), Server("b:1", "f1"), more}),
               IsEmpty());
@@ -57,4 +59,4 @@ TEST(ServerAgreementTest, ServersThatDoNotAnswerAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // Batches of 100 bytes: `taken` of them, `arrived` with `wire` bytes.
@@ -11,7 +11,7 @@ HostLoader::Stats Look(uint64_t taken, uint64_t arrived, uint64_t wire) {
   stats.batches = taken;
   stats.payload_bytes = 100 * taken;
   stats.wire_bytes = wire;
-  ServerTimes server;
+  diagnosis::ServerTimes server;
   server.address = "data-1:7001";
   server.batches = arrived;
   stats.by_server = {server};
@@ -36,4 +36,4 @@ TEST(WireShare, IsOfAllThatArrivedWhereNothingDidMeanwhile) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 using ::testing::HasSubstr;
@@ -137,4 +137,4 @@ TEST(RunSummary, KeepsDefaultsForValuesOfAnotherType) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::diagnosis

@@ -13,7 +13,7 @@
 #include "client/diagnosis/run_summary.h"
 #include "common/count_text.h"
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 using ::testing::Contains;
@@ -573,4 +573,4 @@ TEST(RunSummaryTest, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::diagnosis

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 // After 100 s with 4 threads that were idle for `idle` thread-seconds.
@@ -95,4 +95,4 @@ TEST(ServerVerdictTest, SaysWhenItCannotKnow) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::diagnosis

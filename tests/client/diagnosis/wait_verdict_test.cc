@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::diagnosis {
 namespace {
 
 using ::testing::AllOf;
@@ -330,4 +330,4 @@ TEST(ServerTimesTest, DifferenceIsByAddress) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::diagnosis

@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 
-namespace millrace {
+namespace millrace::flags {
 namespace {
 
 using ::testing::HasSubstr;
@@ -20,7 +20,7 @@ class LoaderFlagsTest : public ::testing::Test {
   // Parses and validates; the values are in loader_.
   absl::Status Parse(const std::vector<std::string>& arguments) {
     loader_ = LoaderFlags();
-    FlagSet flags({.command = "program"});
+    program::FlagSet flags({.command = "program"});
     loader_.AddEndpoint(flags);
     loader_.AddPrefetch(flags);
     loader_.AddConnection(flags);
@@ -109,4 +109,4 @@ TEST_F(LoaderFlagsTest, NameMistakes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::flags

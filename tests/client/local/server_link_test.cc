@@ -26,7 +26,7 @@
 #include "proto/wire/same_host.h"
 #include "server/local/local_server.h"
 
-namespace millrace {
+namespace millrace::local {
 namespace {
 
 constexpr uint64_t kBatch = 100'000;
@@ -66,7 +66,8 @@ class ServerLinkTest : public ::testing::Test {
     return *std::move(link);
   }
 
-  std::shared_ptr<PayloadMemory> Call(const ServerLink& link, uint64_t call) {
+  std::shared_ptr<batch::PayloadMemory> Call(const ServerLink& link,
+                                             uint64_t call) {
     SameHostCall request;
     request.set_link(std::string(link.id()));
     request.set_call(call);
@@ -74,7 +75,7 @@ class ServerLinkTest : public ::testing::Test {
   }
 
   // A batch of bytes `fill`, announced.
-  static SharedPayload Make(PayloadMemory& memory, uint8_t fill) {
+  static SharedPayload Make(batch::PayloadMemory& memory, uint8_t fill) {
     uint8_t* data = memory.Take(kBatch);
     EXPECT_NE(data, nullptr);
     std::memset(data, fill, kBatch);
@@ -446,10 +447,10 @@ class RuleTest : public ServerLinkTest {
   bool EndsLink(const std::string& message) {
     auto socket = ConnectForPackets(server_->offer().socket());
     EXPECT_TRUE(socket.ok());
-    SameHostMessage hello{.kind = SameHostKind::kHello,
-                          .number = kSameHostVersion};
+    wire::SameHostMessage hello{.kind = wire::SameHostKind::kHello,
+                                .number = wire::kSameHostVersion};
     std::memcpy(hello.id.data(), server_->offer().nonce().data(), 16);
-    EXPECT_TRUE(SendPacket(socket->get(), EncodeSameHost(hello)).ok());
+    EXPECT_TRUE(SendPacket(socket->get(), wire::EncodeSameHost(hello)).ok());
     EXPECT_TRUE(SendPacket(socket->get(), message).ok());
     return Soon([&] {
       char buffer[64];
@@ -463,12 +464,14 @@ class RuleTest : public ServerLinkTest {
 
 TEST_F(RuleTest, WrongMessagesEndTheLink) {
   const auto good = Connect();
-  EXPECT_TRUE(EndsLink(EncodeSameHost(
-      {.kind = SameHostKind::kRelease, .slot = 1, .number = 1})));
+  EXPECT_TRUE(EndsLink(wire::EncodeSameHost(
+      {.kind = wire::SameHostKind::kRelease, .slot = 1, .number = 1})));
+  EXPECT_TRUE(EndsLink(
+      wire::EncodeSameHost({.kind = wire::SameHostKind::kGone, .slot = 1})));
   EXPECT_TRUE(
-      EndsLink(EncodeSameHost({.kind = SameHostKind::kGone, .slot = 1})));
-  EXPECT_TRUE(EndsLink(EncodeSameHost({.kind = SameHostKind::kWelcome})));
-  EXPECT_TRUE(EndsLink(EncodeSameHost({.kind = SameHostKind::kHello})));
+      EndsLink(wire::EncodeSameHost({.kind = wire::SameHostKind::kWelcome})));
+  EXPECT_TRUE(
+      EndsLink(wire::EncodeSameHost({.kind = wire::SameHostKind::kHello})));
   EXPECT_TRUE(EndsLink("short"));
   EXPECT_TRUE(EndsLink(std::string(1000, 'x')));
   EXPECT_EQ(good->Poll(), ServerLink::State::kReady);
@@ -478,10 +481,11 @@ TEST_F(RuleTest, WrongMessagesEndTheLink) {
 TEST_F(RuleTest, AnotherVersionIsRefused) {
   auto socket = ConnectForPackets(server_->offer().socket());
   ASSERT_TRUE(socket.ok());
-  ASSERT_TRUE(SendPacket(socket->get(),
-                         EncodeSameHost({.kind = SameHostKind::kHello,
-                                         .number = kSameHostVersion + 1}))
-                  .ok());
+  ASSERT_TRUE(
+      SendPacket(socket->get(),
+                 wire::EncodeSameHost({.kind = wire::SameHostKind::kHello,
+                                       .number = wire::kSameHostVersion + 1}))
+          .ok());
   char buffer[64];
   size_t bytes = 0;
   UniqueFd attached;
@@ -489,9 +493,9 @@ TEST_F(RuleTest, AnotherVersionIsRefused) {
     return ReceivePacket(socket->get(), buffer, sizeof(buffer), &bytes,
                          &attached) == Received::kPacket;
   }));
-  SameHostMessage answer;
-  ASSERT_TRUE(DecodeSameHost({buffer, bytes}, &answer));
-  EXPECT_EQ(answer.kind, SameHostKind::kRefused);
+  wire::SameHostMessage answer;
+  ASSERT_TRUE(wire::DecodeSameHost({buffer, bytes}, &answer));
+  EXPECT_EQ(answer.kind, wire::SameHostKind::kRefused);
 }
 
 // Workers fill, the transport's thread finds, others let go: the bytes of each
@@ -577,4 +581,4 @@ TEST_F(ServerLinkTest, ManyThreads) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::local

@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "tests/client/prefetch/fake_transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::millrace::testing::FakeBatch;
@@ -24,8 +24,9 @@ class BatchAssemblyTest : public ::testing::Test {
   BatchAssemblyTest() : slot_(plan_.max_payload_bytes()) {}
 
   // Bytes [begin, end) of the payload; the header comes with the first.
-  static FrameView Frame(const FakeBatch& batch, uint64_t begin, uint64_t end) {
-    FrameView frame;
+  static wire::FrameView Frame(const FakeBatch& batch, uint64_t begin,
+                               uint64_t end) {
+    wire::FrameView frame;
     frame.step = batch.header.step();
     frame.has_header = begin == 0;
     if (frame.has_header) frame.header = batch.header;
@@ -36,12 +37,12 @@ class BatchAssemblyTest : public ::testing::Test {
     return frame;
   }
 
-  static FrameView Whole(const FakeBatch& batch) {
+  static wire::FrameView Whole(const FakeBatch& batch) {
     return Frame(batch, 0, batch.payload.size());
   }
 
-  absl::Status Begin(const FrameView& frame) {
-    BatchExpectation expect;
+  absl::Status Begin(const wire::FrameView& frame) {
+    wire::BatchExpectation expect;
     expect.tensors = &plan_.tensors();
     expect.max_payload_bytes = plan_.max_payload_bytes();
     return assembly_.Begin(frame, {0, 2, 3}, expect, time_);
@@ -49,7 +50,7 @@ class BatchAssemblyTest : public ::testing::Test {
 
   // As far as the last byte of a batch that is wanted.
   absl::Status Receive(const FakeBatch& batch, bool verify = true) {
-    FrameView frame = Whole(batch);
+    wire::FrameView frame = Whole(batch);
     absl::Status status = Begin(frame);
     if (!status.ok()) return status;
     assembly_.Want(&frame, slot_.data(), verify);
@@ -64,7 +65,7 @@ class BatchAssemblyTest : public ::testing::Test {
 };
 
 TEST_F(BatchAssemblyTest, PutsFramesTogetherInTheSlot) {
-  FrameView first = Frame(batch_, 0, 7);
+  wire::FrameView first = Frame(batch_, 0, 7);
   ASSERT_TRUE(Begin(first).ok());
   EXPECT_EQ(assembly_.position(), (Position{0, 3}));
   EXPECT_FALSE(assembly_.wanted());
@@ -73,7 +74,7 @@ TEST_F(BatchAssemblyTest, PutsFramesTogetherInTheSlot) {
   EXPECT_TRUE(assembly_.begun());
   EXPECT_FALSE(assembly_.whole());
   EXPECT_EQ(assembly_.received(), 7);
-  FrameView rest = Frame(batch_, 7, batch_.payload.size());
+  wire::FrameView rest = Frame(batch_, 7, batch_.payload.size());
   ASSERT_TRUE(assembly_.Add(rest).ok());
   ASSERT_TRUE(assembly_.whole());
   ASSERT_TRUE(assembly_.Finish().ok());
@@ -93,26 +94,27 @@ TEST_F(BatchAssemblyTest, PutsFramesTogetherInTheSlot) {
 
 TEST_F(BatchAssemblyTest, RefusesAFrameOutOfOrder) {
   const uint64_t size = batch_.payload.size();
-  FrameView no_header = Frame(batch_, 7, size);
+  wire::FrameView no_header = Frame(batch_, 7, size);
   EXPECT_THAT(assembly_.Add(no_header).message(),
               HasSubstr("before the header of its batch"));
-  FrameView first = Frame(batch_, 0, 7);
+  wire::FrameView first = Frame(batch_, 0, 7);
   ASSERT_TRUE(Begin(first).ok());
   assembly_.Want(&first, slot_.data(), /*verify=*/true);
   ASSERT_TRUE(assembly_.Add(first).ok());
 
-  FrameView other_step = Frame(batch_, 7, size);
+  wire::FrameView other_step = Frame(batch_, 7, size);
   other_step.step = 4;
-  FrameView gap = Frame(batch_, 8, size);
-  FrameView again = Frame(batch_, 6, size);
-  FrameView empty = Frame(batch_, 7, 7);
-  FrameView too_long = Frame(batch_, 7, size);
+  wire::FrameView gap = Frame(batch_, 8, size);
+  wire::FrameView again = Frame(batch_, 6, size);
+  wire::FrameView empty = Frame(batch_, 7, 7);
+  wire::FrameView too_long = Frame(batch_, 7, size);
   ++too_long.data_bytes;
-  for (FrameView* frame : {&other_step, &gap, &again, &empty, &too_long}) {
+  for (wire::FrameView* frame :
+       {&other_step, &gap, &again, &empty, &too_long}) {
     EXPECT_TRUE(absl::IsDataLoss(assembly_.Add(*frame)));
   }
   EXPECT_EQ(assembly_.received(), 7);
-  FrameView rest = Frame(batch_, 7, size);
+  wire::FrameView rest = Frame(batch_, 7, size);
   EXPECT_TRUE(assembly_.Add(rest).ok());
 }
 
@@ -135,7 +137,7 @@ TEST_F(BatchAssemblyTest, RefusesABatchThatWasNotRequestedAndOneTooEarly) {
 TEST_F(BatchAssemblyTest, WhatNobodyWantsIsNotKept) {
   FakeBatch damaged = batch_;
   damaged.payload.back() = 7;  // a boolean
-  FrameView frame = Whole(damaged);
+  wire::FrameView frame = Whole(damaged);
   ASSERT_TRUE(Begin(frame).ok());
   ASSERT_TRUE(assembly_.Add(frame).ok());
   EXPECT_TRUE(assembly_.whole());
@@ -168,12 +170,12 @@ TEST_F(BatchAssemblyTest, FinishFindsDamage) {
 // The digest of a batch that was given up in the middle is not that of the
 // next.
 TEST_F(BatchAssemblyTest, EachBatchIsComparedWithItsOwnDigest) {
-  FrameView first = Frame(batch_, 0, 7);
+  wire::FrameView first = Frame(batch_, 0, 7);
   ASSERT_TRUE(Begin(first).ok());
   assembly_.Want(&first, slot_.data(), /*verify=*/true);
   ASSERT_TRUE(assembly_.Add(first).ok());
   assembly_.Drop();
-  FrameView rest = Frame(batch_, 7, batch_.payload.size());
+  wire::FrameView rest = Frame(batch_, 7, batch_.payload.size());
   ASSERT_TRUE(assembly_.Add(rest).ok());
   ASSERT_TRUE(assembly_.Finish().ok());
   const FakeBatch next = MakeBatch(plan_, {0, 4});
@@ -184,7 +186,7 @@ TEST_F(BatchAssemblyTest, EachBatchIsComparedWithItsOwnDigest) {
 
 TEST_F(BatchAssemblyTest, SharedMemoryIsHandedOutWhereItLies) {
   const auto memory = std::make_shared<std::string>(batch_.payload);
-  FrameView frame = Whole(batch_);
+  wire::FrameView frame = Whole(batch_);
   frame.hold = std::shared_ptr<void>(memory, memory->data());
   ASSERT_TRUE(Begin(frame).ok());
   EXPECT_TRUE(assembly_.in_shared());
@@ -215,4 +217,4 @@ TEST_F(BatchAssemblyTest, SharedMemoryIsHandedOutWhereItLies) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -5,7 +5,7 @@
 
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::testing::AllOf;
@@ -35,4 +35,4 @@ TEST(ConnectionDoubtTest, SeveralConnectionsThatFailNameTheLink) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

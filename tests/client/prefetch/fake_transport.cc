@@ -109,7 +109,7 @@ bool FakeTransport::SendFrame(CallId id, uint64_t bytes) {
     call.begun = true;
     call.sent = 0;
   }
-  FrameView frame;
+  wire::FrameView frame;
   frame.step = call.batch.header.step();
   if (call.sent == 0) {
     frame.has_header = true;
@@ -137,7 +137,7 @@ void FakeTransport::Complete(CallId id) {
 }
 
 void FakeTransport::SendBatch(CallId id, const FakeBatch& batch) {
-  FrameView frame;
+  wire::FrameView frame;
   frame.step = batch.header.step();
   frame.has_header = true;
   frame.header = batch.header;

@@ -56,7 +56,9 @@ class FakeTransport : public BatchTransport {
   void Complete(CallId id);
   // One whole batch of the call's range, asked for or not.
   void SendBatch(CallId id, const FakeBatch& batch);
-  void SendRaw(CallId id, FrameView& frame) { events_->OnFrame(id, frame); }
+  void SendRaw(CallId id, wire::FrameView& frame) {
+    events_->OnFrame(id, frame);
+  }
   void End(CallId id, absl::Status status);
 
   const std::map<CallId, Call>& calls() const { return calls_; }

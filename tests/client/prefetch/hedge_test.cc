@@ -16,7 +16,7 @@
 #include "common/logging.h"
 #include "tests/client/prefetch/fake_transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::millrace::testing::FakeBatch;
@@ -548,4 +548,4 @@ TEST(HedgePolicyTest, AShareOfTheStepsPaysForSecondRequests) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

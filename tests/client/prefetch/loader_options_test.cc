@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -41,4 +41,4 @@ TEST(LoaderOptionsTest, RefusesAHedgeShareThatIsNone) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -17,7 +17,7 @@
 #include "proto/error_detail.h"
 #include "tests/client/prefetch/fake_transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::millrace::testing::FakeBatch;
@@ -909,7 +909,7 @@ TEST_F(PrefetchLoaderTest, RefusesAStepThatWasNotAskedFor) {
 TEST_F(PrefetchLoaderTest, RefusesAFrameWithoutItsHeader) {
   Open(4, {{1, "a", true}});
   const absl::Status status = AfterTwice(0, [this](CallId call) {
-    FrameView frame;
+    wire::FrameView frame;
     frame.data_bytes = 3;
     frame.data = {"abc"};
     fake_->SendRaw(call, frame);
@@ -923,7 +923,7 @@ TEST_F(PrefetchLoaderTest, RefusesFramesThatLeaveAGapOrRunOver) {
     Open(4, {{1, "a", true}});
     const absl::Status status = AfterTwice(0, [&](CallId call) {
       fake_->SendFrame(call, 10);
-      FrameView frame;
+      wire::FrameView frame;
       frame.offset = offset;
       frame.data_bytes = 3;
       frame.data = {"abc"};
@@ -945,7 +945,7 @@ TEST_F(PrefetchLoaderTest, RefusesAFrameThatBringsNothing) {
   Open(4, {{1, "a", true}});
   const absl::Status status = AfterTwice(0, [this](CallId call) {
     fake_->SendFrame(call, 10);
-    FrameView frame;
+    wire::FrameView frame;
     frame.offset = 10;
     fake_->SendRaw(call, frame);
   });
@@ -1102,4 +1102,4 @@ TEST_F(PrefetchLoaderTest, AWaitThatIsClosedCounts) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

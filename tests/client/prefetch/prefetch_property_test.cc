@@ -23,7 +23,7 @@
 #include "proto/error_detail.h"
 #include "tests/client/prefetch/fake_transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::millrace::testing::FakeTransport;
@@ -269,4 +269,4 @@ TEST(PrefetchCloseTest, CloseFromAnotherThreadEndsAWaitingNext) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

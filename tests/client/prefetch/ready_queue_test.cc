@@ -15,7 +15,7 @@
 
 #include "absl/time/clock.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::testing::ElementsAre;
@@ -307,4 +307,4 @@ TEST(ReadyQueueThreadsTest, EveryGenerationIsInOrder) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 // Nothing is outstanding, of 100 batches, at one server.
@@ -80,4 +80,4 @@ TEST(RequestBudgetTest, NumbersOfTwoPlacesDoNotWrap) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

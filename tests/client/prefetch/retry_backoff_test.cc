@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 TEST(RetryBackoffTest, DoublesWithEachFailureUpToTheLimit) {
@@ -26,4 +26,4 @@ TEST(RetryBackoffTest, APauseIsNeverShorterThanTheServerAskedFor) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

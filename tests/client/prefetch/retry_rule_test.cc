@@ -8,7 +8,7 @@
 #include "client/prefetch/connection_doubt.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::testing::AllOf;
@@ -125,4 +125,4 @@ TEST(RetryRuleTest, AFinalErrorNamesTheServerAndNeverMeansSomethingElse) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

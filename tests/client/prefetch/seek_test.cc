@@ -13,7 +13,7 @@
 #include "proto/error_detail.h"
 #include "tests/client/prefetch/fake_transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::millrace::testing::FakeTransport;
@@ -216,4 +216,4 @@ TEST_F(SeekTest, TheNextEpochIsUnderWayBeforeTheLastBatchIsTaken) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

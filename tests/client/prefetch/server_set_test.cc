@@ -13,7 +13,7 @@
 
 #include "client/prefetch/retry_backoff.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::testing::Optional;
@@ -156,4 +156,4 @@ TEST_F(ServerSetTest, AServerThatIsNoLongerListedIsForgotten) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -12,7 +12,7 @@
 #include "client/prefetch/prefetch_loader.h"
 #include "tests/client/prefetch/fake_transport.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::millrace::testing::FakeBatch;
@@ -62,7 +62,7 @@ class SharedPayloadTest : public ::testing::Test {
   std::weak_ptr<std::string> SendShared(CallId call, uint64_t step) {
     FakeBatch batch = MakeBatch(plan_, {0, step});
     auto memory = std::make_shared<std::string>(std::move(batch.payload));
-    FrameView frame;
+    wire::FrameView frame;
     frame.step = step;
     frame.has_header = true;
     frame.header = std::move(batch.header);
@@ -200,7 +200,7 @@ TEST_F(SharedPayloadTest, APartOfABatchIsRefused) {
   Open(100, {{1, "a", true}});
   const FakeBatch batch = MakeBatch(plan_, {0, 0});
   for (int i = 0; i < 2; ++i) {  // damage is requested again, once
-    FrameView frame;
+    wire::FrameView frame;
     frame.has_header = true;
     frame.header = batch.header;
     frame.data_bytes = 10;
@@ -218,4 +218,4 @@ TEST_F(SharedPayloadTest, APartOfABatchIsRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

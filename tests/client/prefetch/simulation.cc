@@ -176,7 +176,7 @@ class Simulation::Transport final : public BatchTransport {
       times->set_make(micros);
       times->set_decode(micros);
     }
-    FrameView frame;
+    wire::FrameView frame;
     frame.step = step.step;
     frame.has_header = true;
     frame.header = batch.header;

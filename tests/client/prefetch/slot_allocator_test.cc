@@ -6,7 +6,7 @@
 #include <limits>
 #include <memory>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 TEST(PlainSlotAllocatorTest, SlotsAreAlignedAndNoneIsTooLarge) {
@@ -22,4 +22,4 @@ TEST(PlainSlotAllocatorTest, SlotsAreAlignedAndNoneIsTooLarge) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

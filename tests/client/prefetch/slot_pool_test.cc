@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -162,4 +162,4 @@ TEST(SlotPool, ASlotOfABatchWithoutPayloadHasAnAddress) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -12,7 +12,7 @@
 #include "common/logging.h"
 #include "tests/client/prefetch/simulation.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::millrace::testing::Simulation;
@@ -174,4 +174,4 @@ TEST(HedgeSimulationTest, AServerThatStopsHoldsUpForTheHedgeDelayOnly) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -11,7 +11,7 @@
 
 #include "client/prefetch/host_loader.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -46,7 +46,7 @@ class WindowControlTest : public ::testing::Test {
   }
 
   absl::Time time_ = absl::UnixEpoch();
-  std::vector<ServerTimes> times_;
+  std::vector<diagnosis::ServerTimes> times_;
   Consumption seen_;
   WindowControl control_{WindowTuner::Options{.initial = 8, .max = 64}};
 };
@@ -159,4 +159,4 @@ TEST(WindowControlTrimTest, GivesBackWhatWasOfNoUseForTenSeconds) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 TEST(WindowSizeTest, FollowsTheSizeOfBatches) {
@@ -37,4 +37,4 @@ TEST(WindowSizeTest, OneSpareSlotForEachEightOfTheWindowUpToFour) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

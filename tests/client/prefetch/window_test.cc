@@ -14,7 +14,7 @@
 #include "tests/client/prefetch/fake_transport.h"
 #include "tests/client/prefetch/simulation.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::millrace::testing::FakeTransport;
@@ -199,4 +199,4 @@ TEST_F(WindowTest, WhatTheConsumerHoldsIsNotCountedAsLongAsItFits) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

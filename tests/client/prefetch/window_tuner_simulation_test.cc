@@ -16,7 +16,7 @@
 #include "common/logging.h"
 #include "tests/client/prefetch/simulation.h"
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::millrace::testing::Simulation;
@@ -214,4 +214,4 @@ TEST(WindowTunerSimulationTest, FollowsChangesOfTheLoad) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

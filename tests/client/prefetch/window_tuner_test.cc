@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-namespace millrace {
+namespace millrace::prefetch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -206,4 +206,4 @@ TEST_F(WindowTunerTest, ANewLoadIsAnsweredAtOnce) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::prefetch

@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 // Counts calls and lets a test wait for one.
@@ -79,4 +79,4 @@ TEST(AddressWatcherTest, EndsAtOnceWhileItWaits) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

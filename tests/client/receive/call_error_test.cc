@@ -13,7 +13,7 @@
 #include "proto/error_detail.h"
 #include "proto/grpc_status.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 using ::testing::AllOf;
@@ -92,40 +92,43 @@ TEST(CallErrorTest, AnEndThatNoServerGivesSpeaksAgainstTheConnection) {
   for (int code = 1; code <= 16; ++code) {
     SCOPED_TRACE(code);
     const absl::Status said(static_cast<absl::StatusCode>(code), "so");
-    EXPECT_EQ(DoubtOf(CallError(
+    EXPECT_EQ(prefetch::DoubtOf(CallError(
                   grpc::Status(static_cast<grpc::StatusCode>(code), "so"),
                   kRequestBytes)),
-              code == grpc::StatusCode::CANCELLED ? ConnectionDoubt::kSuspect
+              code == grpc::StatusCode::CANCELLED
+                  ? prefetch::ConnectionDoubt::kSuspect
               : code == grpc::StatusCode::UNAVAILABLE
-                  ? ConnectionDoubt::kLost
-                  : ConnectionDoubt::kDamaged);
+                  ? prefetch::ConnectionDoubt::kLost
+                  : prefetch::ConnectionDoubt::kDamaged);
     if (code == grpc::StatusCode::CANCELLED) continue;
     // The server's own word.
-    EXPECT_EQ(DoubtOf(CallError(ToGrpcStatus(said), kRequestBytes)),
-              ConnectionDoubt::kNone);
+    EXPECT_EQ(prefetch::DoubtOf(CallError(ToGrpcStatus(said), kRequestBytes)),
+              prefetch::ConnectionDoubt::kNone);
   }
   // gRPC cancels with a code and a sentence: there is no detail.
-  EXPECT_EQ(
-      DoubtOf(CallError(grpc::Status(grpc::StatusCode::UNAVAILABLE,
-                                     absl::StrCat(kTookNothing, "10s; x")),
-                        kRequestBytes)),
-      ConnectionDoubt::kSuspect);
-  EXPECT_EQ(DoubtOf(CallError(NotConnected("UNKNOWN: Connection refused"),
-                              kRequestBytes)),
-            ConnectionDoubt::kNone);
+  EXPECT_EQ(prefetch::DoubtOf(
+                CallError(grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                       absl::StrCat(kTookNothing, "10s; x")),
+                          kRequestBytes)),
+            prefetch::ConnectionDoubt::kSuspect);
+  EXPECT_EQ(prefetch::DoubtOf(CallError(
+                NotConnected("UNKNOWN: Connection refused"), kRequestBytes)),
+            prefetch::ConnectionDoubt::kNone);
 }
 
 // A flip in the first frame of a connection ended programs with "check that
 // millrace-server runs there".
 TEST(CallErrorTest, TheBeginningOfAConnectionMayBeDamaged) {
-  EXPECT_EQ(DoubtOf(CallError(NotConnected("UNAVAILABLE: ipv4:127.0.0.1:7001: "
-                                           "Failed parsing HTTP/2"),
-                              kRequestBytes)),
-            ConnectionDoubt::kDamaged);
-  EXPECT_EQ(DoubtOf(CallError(NotConnected("UNAVAILABLE: ipv4:127.0.0.1:7001: "
-                                           "Socket closed"),
-                              kRequestBytes)),
-            ConnectionDoubt::kLost);
+  EXPECT_EQ(prefetch::DoubtOf(
+                CallError(NotConnected("UNAVAILABLE: ipv4:127.0.0.1:7001: "
+                                       "Failed parsing HTTP/2"),
+                          kRequestBytes)),
+            prefetch::ConnectionDoubt::kDamaged);
+  EXPECT_EQ(prefetch::DoubtOf(
+                CallError(NotConnected("UNAVAILABLE: ipv4:127.0.0.1:7001: "
+                                       "Socket closed"),
+                          kRequestBytes)),
+            prefetch::ConnectionDoubt::kLost);
 }
 
 TEST(CallErrorTest, ARefusalOfAnotherRequestIsDamage) {
@@ -161,4 +164,4 @@ TEST(CallErrorTest, WhatAskingAgainDoesNotMendKeepsItsCode) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 using ::testing::HasSubstr;
@@ -65,4 +65,4 @@ TEST(EndpointTest, AHostWithoutAnAddressIsNamedAndTheRestUsed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

@@ -13,16 +13,17 @@
 #include "server/rpc/rpc_server.h"
 #include "tests/testing/fake_engine.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 class TestServer {
  public:
   TestServer() : budget_(64 << 20), engine_({.budget = &budget_}) {
-    auto server = RpcServer::Start({.listen = "127.0.0.1:0",
-                                    .engine = &engine_,
-                                    .budget = &budget_,
-                                    .shutdown_grace = absl::ZeroDuration()});
+    auto server =
+        rpc::RpcServer::Start({.listen = "127.0.0.1:0",
+                               .engine = &engine_,
+                               .budget = &budget_,
+                               .shutdown_grace = absl::ZeroDuration()});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -35,19 +36,20 @@ class TestServer {
  private:
   ByteBudget budget_;
   testing::FakeEngine engine_;
-  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<rpc::RpcServer> server_;
 };
 
 // Asks the first server that is ready for one step after the other.
-class OneStepAtATime final : public TransportEvents {
+class OneStepAtATime final : public prefetch::TransportEvents {
  public:
-  explicit OneStepAtATime(BatchTransport* transport) : transport_(transport) {}
+  explicit OneStepAtATime(prefetch::BatchTransport* transport)
+      : transport_(transport) {}
 
-  void OnServers(absl::Span<const ServerState> servers) override {
+  void OnServers(absl::Span<const prefetch::ServerState> servers) override {
     if (servers[0].ready) server_ = servers[0].id;
   }
-  void OnFrame(CallId call, FrameView& frame) override {}
-  void OnCallDone(CallId call, absl::Status status) override {
+  void OnFrame(prefetch::CallId call, wire::FrameView& frame) override {}
+  void OnCallDone(prefetch::CallId call, absl::Status status) override {
     EXPECT_TRUE(status.ok()) << status;
     asked_ = false;
   }
@@ -60,15 +62,15 @@ class OneStepAtATime final : public TransportEvents {
   }
 
  private:
-  BatchTransport* const transport_;
-  ServerId server_ = 0;
+  prefetch::BatchTransport* const transport_;
+  prefetch::ServerId server_ = 0;
   uint64_t calls_ = 0;
   bool asked_ = false;
 };
 
 GetBatchesRequest Request() {
   GetBatchesRequest request;
-  request.set_protocol_version(kProtocolVersion);
+  request.set_protocol_version(wire::kProtocolVersion);
   request.mutable_resolved_spec()->add_sources()->set_dataset("d");
   request.set_plan_hash("plan-a");
   request.set_expected_fingerprint("fingerprint-a");
@@ -111,19 +113,19 @@ TEST(GrpcTransportTest, CallsAfterReconnectGoOverANewConnection) {
   options.servers[0].address = at_the_address.address();
   options.request = Request();
   auto transport = NewGrpcTransport(std::move(options));
-  class ReconnectOnce final : public TransportEvents {
+  class ReconnectOnce final : public prefetch::TransportEvents {
    public:
-    explicit ReconnectOnce(BatchTransport* transport)
+    explicit ReconnectOnce(prefetch::BatchTransport* transport)
         : transport_(transport), inner_(transport) {}
-    void OnServers(absl::Span<const ServerState> servers) override {
+    void OnServers(absl::Span<const prefetch::ServerState> servers) override {
       id_ = servers[0].id;
       ready_ = servers[0].ready;
       inner_.OnServers(servers);
     }
-    void OnFrame(CallId call, FrameView& frame) override {
+    void OnFrame(prefetch::CallId call, wire::FrameView& frame) override {
       inner_.OnFrame(call, frame);
     }
-    void OnCallDone(CallId call, absl::Status status) override {
+    void OnCallDone(prefetch::CallId call, absl::Status status) override {
       inner_.OnCallDone(call, std::move(status));
       if (++done_ == 2) {
         transport_->Reconnect(id_);
@@ -138,9 +140,9 @@ TEST(GrpcTransportTest, CallsAfterReconnectGoOverANewConnection) {
     }
 
    private:
-    BatchTransport* const transport_;
+    prefetch::BatchTransport* const transport_;
     OneStepAtATime inner_;
-    ServerId id_ = 0;
+    prefetch::ServerId id_ = 0;
     int done_ = 0;
     bool reconnected_ = false;
     bool ready_ = false;
@@ -171,4 +173,4 @@ TEST(GrpcTransportTest, FarServersOfLargeBatchesHaveASecondConnection) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

@@ -35,7 +35,7 @@
 #include "tests/testing/reset_server.h"
 #include "tests/testing/tcp_gate.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 using ::millrace::testing::FakeEngine;
@@ -56,12 +56,12 @@ class TestServer {
     config.budget = &budget_;
     if (configure) configure(config);
     engine_ = std::make_unique<FakeEngine>(config);
-    RpcServer::Options options;
+    rpc::RpcServer::Options options;
     options.listen = listen;
     options.engine = engine_.get();
     options.budget = &budget_;
     options.shutdown_grace = absl::ZeroDuration();
-    auto server = RpcServer::Start(options);
+    auto server = rpc::RpcServer::Start(options);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -75,7 +75,7 @@ class TestServer {
  private:
   ByteBudget budget_;
   std::unique_ptr<FakeEngine> engine_;
-  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<rpc::RpcServer> server_;
 };
 
 // Answers Open and ListDatasets with bytes that are no message, or as `answer`
@@ -196,7 +196,7 @@ void ExpectBatch(HostLoader& loader, Position position, uint32_t rank = 0) {
 TEST(HostLoaderTest, DeliversTheBytesOfEveryStepInOrder) {
   // One byte, less than a frame, exactly one, and several with a rest.
   for (const uint64_t bytes :
-       {uint64_t{1}, uint64_t{50'000}, kFrameDataBytes, 3 * kMiB + 77}) {
+       {uint64_t{1}, uint64_t{50'000}, wire::kFrameDataBytes, 3 * kMiB + 77}) {
     SCOPED_TRACE(bytes);
     TestServer server([bytes](FakeEngine::Config& config) {
       config.payload_bytes = bytes;
@@ -300,7 +300,7 @@ TEST(HostLoaderTest, LeavesOutTheServerThatAnswersOpenWithGarbage) {
 // As a server answers the bytes `request`.
 std::string OpenAnswer(const std::string& request, OpenResponse plan) {
   plan.clear_answer_xxh3();
-  return WithDigest(plan.SerializeAsString(), AnswerSeed(request));
+  return wire::WithDigest(plan.SerializeAsString(), wire::AnswerSeed(request));
 }
 
 // A flipped bit of the plan's hash looked like a server with other data: two
@@ -681,4 +681,4 @@ TEST(ServerQueriesTest, AnUnknownDatasetIsNotFound) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 uint64_t PageFaults() {
@@ -40,4 +40,4 @@ TEST(ReceiveMemoryTest, MemoryThatIsFreedIsUsedAgainWithoutPageFaults) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

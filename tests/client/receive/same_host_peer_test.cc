@@ -17,7 +17,7 @@
 #include "common/unique_fd.h"
 #include "proto/wire/same_host.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 using ::testing::HasSubstr;
@@ -42,9 +42,9 @@ class FakeServer {
     auto link = AcceptPackets(listener_.get());
     ASSERT_TRUE(link.ok()) << link.status();
     link_ = *std::move(link);
-    const absl::Status sent =
-        SendPacket(link_.get(), EncodeSameHost({.kind = SameHostKind::kWelcome,
-                                                .number = kSameHostVersion}));
+    const absl::Status sent = SendPacket(
+        link_.get(), wire::EncodeSameHost({.kind = wire::SameHostKind::kWelcome,
+                                           .number = wire::kSameHostVersion}));
     ASSERT_TRUE(sent.ok()) << sent;
   }
 
@@ -127,4 +127,4 @@ TEST_F(SameHostPeerTest, AServerThatNeverSharedIsRefusedAgainAndAgain) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

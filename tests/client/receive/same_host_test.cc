@@ -24,7 +24,7 @@
 #include "server/rpc/rpc_server.h"
 #include "tests/testing/fake_engine.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 using ::millrace::testing::FakeEngine;
@@ -43,13 +43,13 @@ class TestServer {
     config.budget = &budget_;
     config.payload_bytes = kPayload;
     engine_ = std::make_unique<FakeEngine>(config);
-    RpcServer::Options options;
+    rpc::RpcServer::Options options;
     options.listen = absl::StrCat("127.0.0.1:", port);
     options.engine = engine_.get();
     options.budget = &budget_;
     options.shutdown_grace = absl::ZeroDuration();
     options.local_socket = std::move(local_socket);
-    auto server = RpcServer::Start(options);
+    auto server = rpc::RpcServer::Start(options);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -69,7 +69,7 @@ class TestServer {
  private:
   ByteBudget budget_;
   std::unique_ptr<FakeEngine> engine_;
-  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<rpc::RpcServer> server_;
 };
 
 HostLoaderOptions Options(const std::string& endpoint, SameHost same_host) {
@@ -299,4 +299,4 @@ TEST(SameHostTest, AServerOfAnotherPlaceIsUsedOverTheNetwork) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 // The documentation promises retries until --timeout, and a trainer that was
@@ -26,8 +26,8 @@ TEST(ServerQueriesTest, AServerThatCannotBeReachedIsAskedUntilTheTimeout) {
   socklen_t size = sizeof(address);
   ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
   ASSERT_EQ(listen(listener, 16), 0);
-  ASSERT_EQ(
-      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size),
+            0);
   std::atomic<int> connections = 0;
   std::thread door([&] {
     for (int fd = 0; (fd = accept(listener, nullptr, nullptr)) >= 0;) {
@@ -47,4 +47,4 @@ TEST(ServerQueriesTest, AServerThatCannotBeReachedIsAskedUntilTheTimeout) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

@@ -20,7 +20,7 @@
 #include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::receive {
 namespace {
 
 using ::testing::AllOf;
@@ -193,4 +193,4 @@ TEST(NoAnswerErrorTest, WhatNoServerSaidHasNoDetail) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::receive

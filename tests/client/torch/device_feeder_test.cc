@@ -17,7 +17,7 @@
 #include "tests/client/torch/fake_host_loader.h"
 #include "tests/client/torch/feeder_checks.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 using ::testing::ElementsAre;
@@ -504,4 +504,4 @@ TEST(DeviceFeeder, ClosesWithBatchesReadyThatNobodyTook) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::device

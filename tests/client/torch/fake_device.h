@@ -24,7 +24,7 @@
 #include "client/torch/device.h"
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::device {
 
 class FakeStream {
  public:
@@ -299,6 +299,6 @@ class FakeDevice final : public Device {
   FakeStream copy_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_TESTS_CLIENT_TORCH_FAKE_DEVICE_H_

@@ -20,7 +20,7 @@
 #include "common/mutex.h"
 #include "xxhash.h"
 
-namespace millrace {
+namespace millrace::device {
 
 inline uint8_t FakePixel(uint64_t position, uint64_t i) {
   return static_cast<uint8_t>(position * 31 + i * 7 + 3);
@@ -245,6 +245,6 @@ class FakeHostLoader final : public HostLoader {
   uint64_t generation_ MR_GUARDED_BY(pool_->mu) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_TESTS_CLIENT_TORCH_FAKE_HOST_LOADER_H_

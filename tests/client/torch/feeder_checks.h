@@ -13,7 +13,7 @@
 #include "tests/client/torch/fake_host_loader.h"
 #include "xxhash.h"
 
-namespace millrace {
+namespace millrace::device {
 
 inline float Expected(uint64_t position, uint64_t i) {
   const float scaled =
@@ -59,6 +59,6 @@ inline std::unique_ptr<DeviceFeeder> Start(FakeHostLoader::Options host,
   return std::move(feeder).value();
 }
 
-}  // namespace millrace
+}  // namespace millrace::device
 
 #endif  // MILLRACE_TESTS_CLIENT_TORCH_FEEDER_CHECKS_H_

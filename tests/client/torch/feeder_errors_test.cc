@@ -12,7 +12,7 @@
 #include "tests/client/torch/fake_device.h"
 #include "tests/client/torch/feeder_checks.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 using ::testing::HasSubstr;
@@ -119,4 +119,4 @@ TEST(FeederErrors, TensorsWithoutElementsHaveSlots) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::device

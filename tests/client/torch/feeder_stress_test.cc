@@ -23,7 +23,7 @@
 #include "tests/client/torch/fake_host_loader.h"
 #include "tests/client/torch/feeder_checks.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 // Slowness, not a way to order anything.
@@ -314,4 +314,4 @@ TEST(FeederNext, TheConsumerNeverWaitsForTheDevice) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::device

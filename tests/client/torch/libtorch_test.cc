@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 TEST(Libtorch, DifferentiatesOnTheCpu) {
@@ -14,4 +14,4 @@ TEST(Libtorch, DifferentiatesOnTheCpu) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::device

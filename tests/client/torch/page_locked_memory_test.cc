@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 using ::testing::HasSubstr;
@@ -99,4 +99,4 @@ TEST_F(PageLockedMemoryTest, SaysWhyThereIsNone) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::device

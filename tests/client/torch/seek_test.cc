@@ -20,7 +20,7 @@
 #include "tests/client/torch/fake_host_loader.h"
 #include "tests/client/torch/feeder_checks.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 using ::testing::HasSubstr;
@@ -334,4 +334,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::device

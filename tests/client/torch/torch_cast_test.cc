@@ -16,7 +16,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/dtype.h"
 
-namespace millrace {
+namespace millrace::device {
 namespace {
 
 // Both results for all byte patterns that `elements` make.
@@ -143,4 +143,4 @@ TEST(TorchCast, CastsToTheSameBits) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::device

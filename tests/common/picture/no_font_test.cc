@@ -9,7 +9,7 @@
 #include "tests/common/picture/drawn_picture.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::picture {
 namespace {
 
 TEST(NoFont, TextIsStillReadable) {
@@ -32,4 +32,4 @@ TEST(NoFont, TextIsStillReadable) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::picture

@@ -13,7 +13,7 @@
 #include "tests/common/picture/drawn_picture.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::picture {
 namespace {
 
 using ::testing::AllOf;
@@ -256,4 +256,4 @@ TEST(PictureRenderer, TheNameOfTheFileSaysItsFormat) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::picture

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace millrace {
+namespace millrace::picture {
 namespace {
 
 using ::testing::ElementsAre;
@@ -37,4 +37,4 @@ TEST(TextLines, ALongWordStaysWhole) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::picture

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 using ::testing::ElementsAre;
@@ -83,4 +83,4 @@ TEST_F(CommandTableTest, NamesMistakes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::program

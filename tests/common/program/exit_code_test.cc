@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 TEST(ExitCodeTest, TellsMistakesOfUseFromOtherErrors) {
@@ -12,4 +12,4 @@ TEST(ExitCodeTest, TellsMistakesOfUseFromOtherErrors) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::program

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/usage_error.h"
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 using ::testing::ElementsAre;
@@ -349,4 +349,4 @@ Exit codes are exit codes.
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::program

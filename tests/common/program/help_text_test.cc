@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 TEST(HelpTextTest, WrapsAt80ColumnsBehindTheNames) {
@@ -47,4 +47,4 @@ TEST(HelpTextTest, KeepsLineFeedsAndWordsThatAreTooLong) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::program

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 std::string Nearest(absl::string_view typed) {
@@ -34,4 +34,4 @@ TEST(NearestWordTest, AsksWhetherTheWordWasMeant) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::program

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 TEST(ReportTest, ShowsPeopleLabelsAndProgramsKeys) {
@@ -37,4 +37,4 @@ TEST(TableTest, AlignsColumns) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::program

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
-namespace millrace {
+namespace millrace::program {
 namespace {
 
 // The exit code of a process that runs `body`.
@@ -220,4 +220,4 @@ TEST_F(SignalledProgramTest, ALaterSignalEndsTheProgram) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::program

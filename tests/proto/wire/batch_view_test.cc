@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/wire_samples.h"
 
-namespace millrace {
+namespace millrace::wire {
 namespace {
 
 using ::testing::HasSubstr;
@@ -165,4 +165,4 @@ TEST_F(BatchViewTest, RefusesPayloadsThatCannotBeRight) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::wire

@@ -16,7 +16,7 @@
 #include "proto/wire/version.h"
 #include "tests/testing/wire_samples.h"
 
-namespace millrace {
+namespace millrace::wire {
 namespace {
 
 using ::testing::HasSubstr;
@@ -302,4 +302,4 @@ TEST(GoldenFrameTest, Version1IsUnchanged) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::wire

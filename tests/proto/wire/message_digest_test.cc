@@ -11,7 +11,7 @@
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
-namespace millrace {
+namespace millrace::wire {
 namespace {
 
 GetBatchesRequest Request() {
@@ -147,4 +147,4 @@ TEST(MessageDigestTest, AnotherSeedIsAnotherDigest) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::wire

@@ -16,7 +16,7 @@
 #include "server/augment/random.h"
 #include "server/augment/random_affine.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class Log : public ParameterLog {
@@ -274,4 +274,4 @@ TEST(AutoAugment, WithoutOperationsChangesNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using ::testing::HasSubstr;
@@ -102,4 +102,4 @@ TEST(DrawBatchMix, SaysWhatItDrew) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

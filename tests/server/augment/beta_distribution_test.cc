@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 std::vector<double> Draw(double alpha, int n) {
@@ -90,4 +90,4 @@ TEST(SymmetricBeta, HasTheseBits) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -17,7 +17,7 @@
 #include "tests/server/augment/padded_image.h"
 #include "tests/server/augment/simd_targets.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -494,7 +494,7 @@ Plain ReadPng(const std::string& name) {
   EXPECT_TRUE(file.good()) << name;
   const Bytes bytes{std::istreambuf_iterator<char>(file),
                     std::istreambuf_iterator<char>()};
-  ImageDecoder decoder;
+  decode::ImageDecoder decoder;
   const auto header = decoder.Open(bytes, false);
   EXPECT_TRUE(header.ok()) << header.status();
   const auto decoded =
@@ -561,4 +561,4 @@ TEST(ColorFunctions, AgreeWithTorchvision) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

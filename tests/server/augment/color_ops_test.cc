@@ -18,7 +18,7 @@
 #include "tests/server/augment/recording_log.h"
 #include "tests/server/augment/statistics.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -407,4 +407,4 @@ TEST(ColorOps, KeepTheirBytes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

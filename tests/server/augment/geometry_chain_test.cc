@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Kind = GeometryOp::Kind;
@@ -147,4 +147,4 @@ TEST(GeometryChain, RefusesAbsurdSizes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

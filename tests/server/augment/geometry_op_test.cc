@@ -8,7 +8,7 @@
 
 #include "server/augment/geometry_chain.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Kind = GeometryOp::Kind;
@@ -285,4 +285,4 @@ TEST(GeometryChain, RefusesAPadThatIsNoFixedSize) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 // torchvision's published definition: target area uniform in scale x area,
@@ -75,4 +75,4 @@ TEST(CenterRect, BeginsOutsideASmallerImage) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

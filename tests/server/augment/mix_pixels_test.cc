@@ -9,7 +9,7 @@
 #include "hwy/targets.h"
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 void OnEveryTarget(const std::function<void()>& body) {
@@ -118,4 +118,4 @@ TEST(Boxes, AreExchangedOrCopied) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

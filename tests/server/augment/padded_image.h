@@ -13,7 +13,7 @@
 #include "server/augment/pixel_op.h"
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 class PaddedImage {
  public:
@@ -73,6 +73,6 @@ class PaddedImage {
   std::vector<uint8_t> bytes_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_TESTS_SERVER_AUGMENT_PADDED_IMAGE_H_

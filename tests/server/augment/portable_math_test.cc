@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 int64_t UnitsApart(double a, double b) {
@@ -90,4 +90,4 @@ TEST(RoundHalfEven, TiesGoToTheEvenSide) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

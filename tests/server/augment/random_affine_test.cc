@@ -11,7 +11,7 @@
 #include "server/augment/random.h"
 #include "server/augment/warp.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class Log : public ParameterLog {
@@ -207,4 +207,4 @@ TEST(RandomAffine, ChangesTheImageInPlaceAndNothingAroundIt) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -10,7 +10,7 @@
 #include "server/augment/geometry.h"
 #include "tests/server/augment/statistics.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 uint64_t Key(uint64_t i) { return (i + 1) * 0x9E3779B97F4A7C15ull; }
@@ -95,4 +95,4 @@ TEST(RandomCropRect, IsDistributedAsTorchvisions) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Block = std::array<uint32_t, 4>;
@@ -78,4 +78,4 @@ TEST(CounterRandom, BelowReachesEveryValueEvenly) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

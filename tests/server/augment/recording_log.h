@@ -11,7 +11,7 @@
 
 #include "server/augment/parameter_log.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 class RecordingLog final : public ParameterLog {
  public:
@@ -38,6 +38,6 @@ class RecordingLog final : public ParameterLog {
   int lines_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_TESTS_SERVER_AUGMENT_RECORDING_LOG_H_

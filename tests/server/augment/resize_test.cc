@@ -9,7 +9,7 @@
 #include "hwy/targets.h"
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 struct Case {
@@ -266,4 +266,4 @@ TEST(AxisFilter, StopsAtTheBox) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

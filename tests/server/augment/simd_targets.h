@@ -13,7 +13,7 @@
 #include "hwy/highway.h"
 #include "hwy/targets.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 // How many there were.
 template <typename Body>
@@ -40,6 +40,6 @@ int ForEachSimdTarget(Body body) {
   return targets;
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_TESTS_SERVER_AUGMENT_SIMD_TARGETS_H_

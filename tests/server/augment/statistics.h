@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace millrace {
+namespace millrace::augment {
 
 // Kolmogorov-Smirnov: sqrt(n) times the largest distance between the share of
 // the samples up to x and the uniform distribution's. Below kKolmogorovLimit.
@@ -73,6 +73,6 @@ inline double ShareDistance(int64_t happened, int64_t draws, double p) {
 
 inline constexpr double kShareLimit = 3.3;
 
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif  // MILLRACE_TESTS_SERVER_AUGMENT_STATISTICS_H_

@@ -14,7 +14,7 @@
 #include "server/augment/random.h"
 #include "server/decode/image_decoder.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -253,7 +253,7 @@ Image Golden(const std::string& name) {
   EXPECT_TRUE(file.good()) << name;
   const Bytes bytes{std::istreambuf_iterator<char>(file),
                     std::istreambuf_iterator<char>()};
-  ImageDecoder decoder;
+  decode::ImageDecoder decoder;
   const auto header = decoder.Open(bytes, false);
   EXPECT_TRUE(header.ok()) << header.status();
   const auto decoded =
@@ -320,4 +320,4 @@ TEST(WarpPixels, AgreesWithTorchvision) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

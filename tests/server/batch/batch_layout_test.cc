@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::batch {
 namespace {
 
 TensorSpec Tensor(const std::string& name, DType dtype,
@@ -136,4 +136,4 @@ TEST(BatchLayout, RefusesWhatItCannotLayOut) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::batch

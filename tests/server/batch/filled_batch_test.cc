@@ -11,7 +11,7 @@
 
 #include "server/batch/payload_buffer.h"
 
-namespace millrace {
+namespace millrace::batch {
 namespace {
 
 TEST(BufferPool, GivesTheSameMemoryAgain) {
@@ -197,4 +197,4 @@ TEST(BufferPool, ServesManyThreads) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::batch

@@ -8,7 +8,7 @@
 
 #include "proto/half_float.h"
 
-namespace millrace {
+namespace millrace::batch {
 namespace {
 
 using ::testing::ElementsAre;
@@ -96,4 +96,4 @@ TEST(RowFormat, RefusesPlanesOfWhatIsNoImage) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::batch

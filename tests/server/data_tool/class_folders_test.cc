@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using ::testing::AllOf;
@@ -267,4 +267,4 @@ TEST(ClassFoldersTest, ClassesWithTheSameFoldersAreDoubted) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

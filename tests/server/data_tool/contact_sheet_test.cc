@@ -10,27 +10,29 @@
 #include <variant>
 #include <vector>
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
 template <typename T>
-std::vector<T> ItemsOf(const Picture& picture) {
+std::vector<T> ItemsOf(const picture::Picture& picture) {
   std::vector<T> items;
-  for (const PictureItem& item : picture.items) {
+  for (const picture::PictureItem& item : picture.items) {
     if (const T* one = std::get_if<T>(&item)) items.push_back(*one);
   }
   return items;
 }
 
-bool Holds(const PictureBox& outer, const PictureBox& inner) {
+bool plan::Holds(const picture::PictureBox& outer,
+                 const picture::PictureBox& inner) {
   return inner.left >= outer.left && inner.top >= outer.top &&
          inner.right() <= outer.right() && inner.bottom() <= outer.bottom();
 }
 
-bool Overlap(const PictureBox& a, const PictureBox& b) {
+bool trainer::Overlap(const picture::PictureBox& a,
+                      const picture::PictureBox& b) {
   return a.left < b.right() && b.left < a.right() && a.top < b.bottom() &&
          b.top < a.bottom();
 }
@@ -38,9 +40,9 @@ bool Overlap(const PictureBox& a, const PictureBox& b) {
 SheetPair Pair(int width = 100, int height = 80) {
   SheetPair pair;
   pair.title = "row 0: sample 17";
-  pair.before.pixels = RgbImage(width, height);
+  pair.before.pixels = picture::RgbImage(width, height);
   pair.before.caption = "before: 500 x 375";
-  pair.after.pixels = RgbImage(height, height);
+  pair.after.pixels = picture::RgbImage(height, height);
   pair.after.caption = "after: 224 x 224";
   pair.lines = {"random_resized_crop: left 10, top 20, width 300, height 200",
                 std::string(400, 'x')};
@@ -56,29 +58,32 @@ SheetHead Head() {
 }
 
 // What must be true of every sheet.
-void CheckSheet(const Picture& sheet) {
-  const PictureBox all = {0, 0, static_cast<double>(sheet.width),
-                          static_cast<double>(sheet.height)};
-  std::vector<PictureBox> taken;
-  for (const PictureText& text : ItemsOf<PictureText>(sheet)) {
+void CheckSheet(const picture::Picture& sheet) {
+  const picture::PictureBox all = {0, 0, static_cast<double>(sheet.width),
+                                   static_cast<double>(sheet.height)};
+  std::vector<picture::PictureBox> taken;
+  for (const picture::PictureText& text :
+       ItemsOf<picture::PictureText>(sheet)) {
     EXPECT_GE(text.size, 12) << text.text;
     EXPECT_GE(text.box.height, 1.17 * text.size) << text.text;
     EXPECT_GE(text.box.width, 100) << text.text;
     taken.push_back(text.box);
   }
-  const auto rooms = ItemsOf<PictureFill>(sheet);
-  for (const PictureFill& room : rooms) taken.push_back(room.box);
+  const auto rooms = ItemsOf<picture::PictureFill>(sheet);
+  for (const picture::PictureFill& room : rooms) taken.push_back(room.box);
   for (size_t i = 0; i < taken.size(); ++i) {
-    EXPECT_TRUE(Holds(all, taken[i])) << i;
+    EXPECT_TRUE(plan::Holds(all, taken[i])) << i;
     EXPECT_GE(taken[i].left, 20) << "margin";
     EXPECT_LE(taken[i].right(), all.width - 20) << "margin";
     for (size_t j = 0; j < i; ++j) {
-      EXPECT_FALSE(Overlap(taken[i], taken[j])) << i << " " << j;
+      EXPECT_FALSE(trainer::Overlap(taken[i], taken[j])) << i << " " << j;
     }
   }
-  for (const PicturePixels& pixels : ItemsOf<PicturePixels>(sheet)) {
+  for (const picture::PicturePixels& pixels :
+       ItemsOf<picture::PicturePixels>(sheet)) {
     int in = 0;
-    for (const PictureFill& room : rooms) in += Holds(room.box, pixels.box);
+    for (const picture::PictureFill& room : rooms)
+      in += plan::Holds(room.box, pixels.box);
     EXPECT_EQ(in, 1);
     for (const double value : {pixels.box.left, pixels.box.top,
                                pixels.box.width, pixels.box.height}) {
@@ -88,9 +93,10 @@ void CheckSheet(const Picture& sheet) {
 }
 
 TEST(ContactSheet, ShowsBeforeAndAfterSideBySideWithTheirWords) {
-  const Picture sheet = LayOutContactSheet(Head(), {Pair()}, {.cell = 150});
+  const picture::Picture sheet =
+      LayOutContactSheet(Head(), {Pair()}, {.cell = 150});
   CheckSheet(sheet);
-  const auto pixels = ItemsOf<PicturePixels>(sheet);
+  const auto pixels = ItemsOf<picture::PicturePixels>(sheet);
   ASSERT_EQ(pixels.size(), 2u);
   // Each at its own size, in the middle of a room of 150 x 150.
   EXPECT_EQ(pixels[0].box.width, 100);
@@ -98,14 +104,14 @@ TEST(ContactSheet, ShowsBeforeAndAfterSideBySideWithTheirWords) {
   EXPECT_EQ(pixels[1].box.width, 80);
   EXPECT_EQ(pixels[0].box.top, pixels[1].box.top);
   EXPECT_GT(pixels[1].box.left, pixels[0].box.right());
-  const auto rooms = ItemsOf<PictureFill>(sheet);
+  const auto rooms = ItemsOf<picture::PictureFill>(sheet);
   ASSERT_EQ(rooms.size(), 2u);
   EXPECT_EQ(rooms[0].box.width, 150);
   EXPECT_EQ(rooms[0].box.height, 150);
   EXPECT_EQ(pixels[0].box.left - rooms[0].box.left, 25);
   EXPECT_EQ(pixels[0].box.top - rooms[0].box.top, 35);
   std::vector<std::string> texts;
-  for (const auto& text : ItemsOf<PictureText>(sheet)) {
+  for (const auto& text : ItemsOf<picture::PictureText>(sheet)) {
     texts.push_back(text.text);
   }
   for (const char* text :
@@ -121,10 +127,10 @@ TEST(ContactSheet, ShowsBeforeAndAfterSideBySideWithTheirWords) {
 TEST(ContactSheet, PairsStandInRowsAndColumns) {
   std::vector<SheetPair> pairs(5, Pair());
   pairs[0].lines.resize(1);
-  const Picture sheet =
+  const picture::Picture sheet =
       LayOutContactSheet(Head(), pairs, {.cell = 150, .columns = 2});
   CheckSheet(sheet);
-  const auto rooms = ItemsOf<PictureFill>(sheet);
+  const auto rooms = ItemsOf<picture::PictureFill>(sheet);
   ASSERT_EQ(rooms.size(), 10u);
   EXPECT_EQ(rooms[0].box.top, rooms[2].box.top);
   EXPECT_EQ(rooms[0].box.left, rooms[4].box.left);
@@ -136,16 +142,17 @@ TEST(ContactSheet, PairsStandInRowsAndColumns) {
 
 TEST(ContactSheet, SmallCellsLeaveRoomForWords) {
   std::vector<SheetPair> pairs(4, Pair(16, 16));
-  const Picture sheet = LayOutContactSheet(Head(), pairs, {.cell = 16});
+  const picture::Picture sheet =
+      LayOutContactSheet(Head(), pairs, {.cell = 16});
   CheckSheet(sheet);
-  EXPECT_EQ(ItemsOf<PicturePixels>(sheet)[0].box.width, 16);
+  EXPECT_EQ(ItemsOf<picture::PicturePixels>(sheet)[0].box.width, 16);
 }
 
 TEST(ContactSheet, PicturesGrowByWholeFactorsAndShrinkInProportion) {
   const auto shown = [](int width, int height) {
-    const Picture sheet =
+    const picture::Picture sheet =
         LayOutContactSheet({}, {Pair(width, height)}, {.cell = 100});
-    return ItemsOf<PicturePixels>(sheet)[0].box;
+    return ItemsOf<picture::PicturePixels>(sheet)[0].box;
   };
   EXPECT_EQ(shown(28, 20).width, 84);
   EXPECT_EQ(shown(28, 20).height, 60);
@@ -158,48 +165,50 @@ TEST(ContactSheet, FramesThePartThatIsKeptAndTheBoxes) {
   SheetPair pair = Pair(50, 40);  // shown twice as large
   pair.kept = {{5, 10}, {25, 10}, {25, 30}, {5, 30}};
   pair.after.boxes = {{1, 2, 11, 12, {1, 2, 3}}};
-  const Picture sheet = LayOutContactSheet({}, {pair}, {.cell = 100});
-  const auto pixels = ItemsOf<PicturePixels>(sheet);
-  const auto outlines = ItemsOf<PictureOutline>(sheet);
+  const picture::Picture sheet = LayOutContactSheet({}, {pair}, {.cell = 100});
+  const auto pixels = ItemsOf<picture::PicturePixels>(sheet);
+  const auto outlines = ItemsOf<picture::PictureOutline>(sheet);
   ASSERT_EQ(outlines.size(), 3u);  // a line with a darker one below, a box
-  const PictureBox& before = pixels[0].box;
+  const picture::PictureBox& before = pixels[0].box;
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(outlines[i].clip, before);
     ASSERT_EQ(outlines[i].corners.size(), 4u);
     EXPECT_EQ(outlines[i].corners[0],
-              (PicturePoint{before.left + 10, before.top + 20}));
+              (picture::PicturePoint{before.left + 10, before.top + 20}));
     EXPECT_EQ(outlines[i].corners[2],
-              (PicturePoint{before.left + 50, before.top + 60}));
+              (picture::PicturePoint{before.left + 50, before.top + 60}));
   }
   EXPECT_EQ(outlines[2].clip, pixels[1].box);
-  EXPECT_EQ(outlines[2].color, (Rgb{1, 2, 3}));
-  EXPECT_EQ(outlines[2].corners[2],
-            (PicturePoint{pixels[1].box.left + 22, pixels[1].box.top + 24}));
+  EXPECT_EQ(outlines[2].color, (picture::Rgb{1, 2, 3}));
+  EXPECT_EQ(
+      outlines[2].corners[2],
+      (picture::PicturePoint{pixels[1].box.left + 22, pixels[1].box.top + 24}));
 }
 
 TEST(ContactSheet, ManyPairsTakeMoreColumnsUntilAPictureCanBeSoHigh) {
   const std::vector<SheetPair> pairs(300, Pair(10, 10));
-  const Picture sheet = LayOutContactSheet(Head(), pairs, {.cell = 300});
-  EXPECT_LE(sheet.height, kMaxPictureSide);
+  const picture::Picture sheet =
+      LayOutContactSheet(Head(), pairs, {.cell = 300});
+  EXPECT_LE(sheet.height, picture::kMaxPictureSide);
   EXPECT_GT(sheet.width, 1300);
-  const Picture one =
+  const picture::Picture one =
       LayOutContactSheet(Head(), pairs, {.cell = 300, .columns = 1});
-  EXPECT_GT(one.height, kMaxPictureSide);  // as asked
+  EXPECT_GT(one.height, picture::kMaxPictureSide);  // as asked
 }
 
 TEST(ContactSheet, WithoutPairsSaysSo) {
-  const Picture sheet = LayOutContactSheet(Head(), {}, {});
+  const picture::Picture sheet = LayOutContactSheet(Head(), {}, {});
   CheckSheet(sheet);
-  EXPECT_EQ(ItemsOf<PictureText>(sheet).back().text, "no samples");
+  EXPECT_EQ(ItemsOf<picture::PictureText>(sheet).back().text, "no samples");
 }
 
 TEST(ContactSheet, APictureThatIsMissingLeavesItsRoomEmpty) {
   SheetPair pair = Pair();
   pair.before = {};
-  const Picture sheet = LayOutContactSheet(Head(), {pair}, {});
-  EXPECT_EQ(ItemsOf<PictureFill>(sheet).size(), 2u);
-  EXPECT_EQ(ItemsOf<PicturePixels>(sheet).size(), 1u);
+  const picture::Picture sheet = LayOutContactSheet(Head(), {pair}, {});
+  EXPECT_EQ(ItemsOf<picture::PictureFill>(sheet).size(), 2u);
+  EXPECT_EQ(ItemsOf<picture::PicturePixels>(sheet).size(), 1u);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -27,7 +27,7 @@
 #include "tests/server/storage/storage_testing.h"
 #include "tests/testing/images/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using ::testing::AllOf;
@@ -56,18 +56,18 @@ Result Call(const std::vector<std::string>& args) {
 
 MATCHER_P(FailsWith, sentence, "") {
   *result_listener << "exit code " << arg.code << ", stderr: " << arg.err;
-  return arg.code == kExitFailed &&
+  return arg.code == program::kExitFailed &&
          ::testing::Value(arg.err, HasSubstr(std::string(sentence)));
 }
 
 MATCHER_P(IsUsageError, sentence, "") {
   *result_listener << "exit code " << arg.code << ", stderr: " << arg.err;
-  return arg.code == kExitUsage &&
+  return arg.code == program::kExitUsage &&
          ::testing::Value(arg.err, HasSubstr(std::string(sentence)));
 }
 
 std::string BigEndian(uint32_t value) {
-  return Scalar(__builtin_bswap32(value));
+  return monitoring::Scalar(__builtin_bswap32(value));
 }
 
 std::string Idx(std::vector<uint32_t> shape, absl::string_view bytes) {
@@ -93,7 +93,7 @@ std::string Gzip(absl::string_view bytes) {
   return out;
 }
 
-std::string Pixels(int64_t count) {
+std::string pipeline::Pixels(int64_t count) {
   std::string pixels;
   for (int64_t i = 0; i < count; ++i) pixels.push_back(i * 31 % 251);
   return pixels;
@@ -137,7 +137,8 @@ class DataToolTest : public ::testing::Test {
     std::string labels;
     for (int64_t i = 0; i < samples; ++i) labels.push_back(i % 10);
     const uint32_t n = samples;
-    const std::string images = Idx({n, 28, 28}, Pixels(samples * 784));
+    const std::string images =
+        Idx({n, 28, 28}, pipeline::Pixels(samples * 784));
     const std::string suffix = gzip ? ".gz" : "";
     for (const char* split : {"train", "t10k"}) {
       WriteFile(absl::StrCat(root, "/", split, "-images-idx3-ubyte", suffix),
@@ -166,7 +167,7 @@ class DataToolTest : public ::testing::Test {
     return absl::StrCat(scheme, ":", folder_ / name);
   }
   Samples ReadDataset(const std::string& uri, DatasetInfo* info = nullptr) {
-    const auto source = OpenRecordSource(uri, {});
+    const auto source = storage::OpenRecordSource(uri, {});
     EXPECT_TRUE(source.ok()) << source.status();
     if (!source.ok()) return {};
     if (info != nullptr) *info = (*source)->info();
@@ -181,7 +182,7 @@ TEST_F(DataToolTest, AnImageFolderIsPackedInBytewiseOrder) {
   MakeImageFolder();
   for (const std::string& scheme : Schemes()) {
     const Result packed = PackFolder({Out(scheme, scheme)});
-    ASSERT_EQ(packed.code, kExitOk) << packed.err;
+    ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
     EXPECT_THAT(packed.out, HasSubstr("packed 5 samples"));
     EXPECT_EQ(packed.err, "");
     DatasetInfo info;
@@ -191,8 +192,8 @@ TEST_F(DataToolTest, AnImageFolderIsPackedInBytewiseOrder) {
     EXPECT_EQ(samples[1][0], Jpeg("two"));  // cat/2.JPG
     EXPECT_EQ(samples[2][0].substr(1, 3), "PNG");
     EXPECT_EQ(samples[3][0], Jpeg("a"));
-    EXPECT_EQ(samples[2][1], Scalar<int64_t>(0));
-    EXPECT_EQ(samples[3][1], Scalar<int64_t>(1));
+    EXPECT_EQ(samples[2][1], monitoring::Scalar<int64_t>(0));
+    EXPECT_EQ(samples[3][1], monitoring::Scalar<int64_t>(1));
     EXPECT_THAT(info.schema().fields(1).class_names(),
                 ElementsAre("cat", "dog"));
     EXPECT_EQ(info.train_preset(), "imagenet_train");
@@ -205,13 +206,13 @@ TEST_F(DataToolTest, WebpImagesArePackedAndOtherRiffFilesAreNot) {
   const std::string webp("RIFF\x10\0\0\0WEBPVP8 ", 16);
   WriteFile(root + "/dog/c.webp", webp);
   const Result packed = PackFolder({Out("lmdb", "webp"), "--no_decode"});
-  ASSERT_EQ(packed.code, kExitOk) << packed.err;
+  ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
   const Samples samples = ReadDataset(Uri("lmdb", "webp"));
   ASSERT_EQ(samples.size(), 6);
   EXPECT_EQ(samples[5][0], webp);
   WriteFile(root + "/dog/d.webp", std::string("RIFF\x10\0\0\0WAVEfmt ", 16));
   const Result refused = PackFolder({Out("lmdb", "wave")});
-  EXPECT_NE(refused.code, kExitOk);
+  EXPECT_NE(refused.code, program::kExitOk);
   EXPECT_THAT(refused.err, HasSubstr("not a JPEG, PNG or WebP image"));
 }
 
@@ -224,7 +225,7 @@ TEST_F(DataToolTest, FormatsAndShardsHaveOneFingerprint) {
       ASSERT_EQ(
           PackFolder({Out(scheme, name), absl::StrCat("--shards=", shards)})
               .code,
-          kExitOk);
+          program::kExitOk);
       DatasetInfo info;
       ReadDataset(Uri(scheme, name), &info);
       EXPECT_EQ(info.shards_size(), shards);
@@ -240,7 +241,7 @@ TEST_F(DataToolTest, OtherFilesAreLeftOutAndCounted) {
   WriteFile(folder_ / "images/cat/notes.txt", "x");
   WriteFile(folder_ / "images/cat/.hidden.jpg", "x");
   const Result packed = PackFolder({Out("lmdb", "d")});
-  EXPECT_EQ(packed.code, kExitOk);
+  EXPECT_EQ(packed.code, program::kExitOk);
   EXPECT_THAT(packed.err, HasSubstr("2 files left out"));
   EXPECT_THAT(packed.err,
               HasSubstr("class folder): readme.txt, cat/notes.txt"));
@@ -258,7 +259,7 @@ TEST_F(DataToolTest, HiddenFilesAndFoldersAreCounted) {
   WriteFile(folder_ / "images/cat/__MACOSX/._1.jpg", "x");
   WriteFile(folder_ / "images/dog/.hidden.jpg", Jpeg("hidden"));
   const Result packed = PackFolder({Out("lmdb", "d")});
-  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
   EXPECT_THAT(
       packed.err,
       HasSubstr(
@@ -273,11 +274,11 @@ TEST_F(DataToolTest, FilesThatShareAStemAreNamed) {
   WriteFile(folder_ / "images/cat/2.jpeg", Jpeg("again"));
   WriteFile(folder_ / "images/dog/2.jpeg", Jpeg("other"));
   const Result packed = PackFolder({Out("lmdb", "d")});
-  EXPECT_EQ(packed.code, kExitOk) << packed.err;
-  EXPECT_THAT(packed.err,
-              HasSubstr("2 files share the stem 2 in " +
-                        folder_ / "images/cat" +
-                        ": each file is packed as a separate sample"));
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
+  EXPECT_THAT(
+      packed.err,
+      HasSubstr("2 files share the stem 2 in " + folder_ / "images/cat" +
+                ": each file is packed as a separate sample"));
 }
 
 // Opening a FIFO waited for a writer: for ever.
@@ -290,14 +291,14 @@ TEST_F(DataToolTest, WhatIsNoRegularFileIsABadFile) {
       PackFolder({Out("lmdb", "d")}),
       FailsWith(fifo + " is not a regular file but a folder, a FIFO, "));
   const Result packed = PackFolder({Out("lmdb", "d"), "--skip_bad"});
-  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
   EXPECT_THAT(packed.err, HasSubstr("1 bad file left out: " + fifo));
   EXPECT_THAT(packed.err, HasSubstr("in a class folder): cat/notes"));
   // A link to an image is one.
   std::filesystem::remove(fifo);
   std::filesystem::create_symlink(folder_ / "images/cat/2.JPG", fifo);
   const Result linked = PackFolder({Out("lmdb", "e")});
-  EXPECT_EQ(linked.code, kExitOk) << linked.err;
+  EXPECT_EQ(linked.code, program::kExitOk) << linked.err;
 }
 
 // The same of IDX files, which were opened before they were looked at.
@@ -323,7 +324,7 @@ TEST_F(DataToolTest, ALongListOfFilesIsCutAndCounted) {
                                  HasSubstr("; and 10 more; repair"),
                                  Not(HasSubstr("bad20"))));
   const Result packed = PackFolder({Out("lmdb", "d"), "--skip_bad"});
-  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
   EXPECT_THAT(
       packed.err,
       AllOf(HasSubstr("20 files left out"), HasSubstr("note19.txt"),
@@ -339,7 +340,7 @@ TEST_F(DataToolTest, AnImageOfAnotherFormatIsNoOtherFile) {
   EXPECT_THAT(refused, FailsWith("dog/scan.BMP has the name of an image format "
                                  "that pack does not read"));
   const Result packed = PackFolder({Out("lmdb", "d"), "--skip_bad"});
-  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
   EXPECT_THAT(packed.err, HasSubstr("1 bad file left out: "));
 }
 
@@ -353,7 +354,7 @@ TEST_F(DataToolTest, ClassesWithoutImagesAreNamed) {
                   "2 class folders contain no image: ", folder_ / "images/ant",
                   ", ", folder_ / "images/bee")));
   const Result packed = PackFolder({Out("lmdb", "d"), "--skip_bad"});
-  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
   EXPECT_THAT(packed.err, AllOf(HasSubstr("2 classes have no sample: "),
                                 HasSubstr("images/bee")));
 }
@@ -379,7 +380,7 @@ TEST_F(DataToolTest, EveryImageIsDecodedByPackAndVerify) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "d"));
 
   const Result skipped = PackFolder({Out("lmdb", "skipped"), "--skip_bad"});
-  EXPECT_EQ(skipped.code, kExitOk) << skipped.err;
+  EXPECT_EQ(skipped.code, program::kExitOk) << skipped.err;
   EXPECT_THAT(skipped.out, HasSubstr("every image was decoded"));
   EXPECT_THAT(skipped.err, HasSubstr("4 bad files left out"));
   EXPECT_EQ(ReadDataset(Uri("lmdb", "skipped")).size(), 5);
@@ -389,7 +390,7 @@ TEST_F(DataToolTest, EveryImageIsDecodedByPackAndVerify) {
   for (const std::string& scheme : Schemes()) {
     const Result packed =
         PackFolder({Out(scheme, scheme), "--no_decode", "--shards=2"});
-    EXPECT_EQ(packed.code, kExitOk) << packed.err;
+    EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
     EXPECT_THAT(packed.out, HasSubstr("the images were not decoded"));
     const Result verified = Call({"verify", Uri(scheme, scheme)});
     EXPECT_THAT(verified, FailsWith("4 of 9 images cannot be decoded: "));
@@ -399,7 +400,7 @@ TEST_F(DataToolTest, EveryImageIsDecodedByPackAndVerify) {
                       HasSubstr("part-00001-of-00002"),
                       HasSubstr("(sample 8, field image): ")));
     const Result quick = Call({"verify", "--no_decode", Uri(scheme, scheme)});
-    EXPECT_EQ(quick.code, kExitOk) << quick.err;
+    EXPECT_EQ(quick.code, program::kExitOk) << quick.err;
     EXPECT_THAT(quick.out, HasSubstr("images not decoded (--no_decode)"));
   }
 }
@@ -420,15 +421,15 @@ TEST_F(DataToolTest, ATableOfLabelsBesideOneFolderIsRefused) {
     std::filesystem::remove(absl::StrCat(root, "/", table));
   }
   WriteFile(root + "/README.txt", "about these pictures");
-  EXPECT_EQ(PackFolder({Out("lmdb", "readme")}).code, kExitOk);
+  EXPECT_EQ(PackFolder({Out("lmdb", "readme")}).code, program::kExitOk);
   WriteFile(root + "/labels.csv", "1.jpg,cat");
   const Result meant = PackFolder({Out("lmdb", "d"), "--labels_from_folders"});
-  EXPECT_EQ(meant.code, kExitOk) << meant.err;
+  EXPECT_EQ(meant.code, program::kExitOk) << meant.err;
   // With several classes the folders say them; the table is named.
   std::filesystem::create_directories(root + "/drawings");
   WriteFile(root + "/drawings/1.jpg", Jpeg("1"));
   const Result two = PackFolder({Out("lmdb", "two")});
-  EXPECT_EQ(two.code, kExitOk) << two.err;
+  EXPECT_EQ(two.code, program::kExitOk) << two.err;
   EXPECT_THAT(two.err, HasSubstr("2 files left out"));
   EXPECT_THAT(two.err, HasSubstr("labels.csv"));
 }
@@ -460,13 +461,13 @@ TEST_F(DataToolTest, ImagesBesideMasksAreNotTakenForClasses) {
       PackFolder({Out("lmdb", "d")}),
       FailsWith("the PNG files in b have one channel, those in a more"));
   const Result meant = PackFolder({Out("lmdb", "d"), "--labels_from_folders"});
-  EXPECT_EQ(meant.code, kExitOk) << meant.err;
+  EXPECT_EQ(meant.code, program::kExitOk) << meant.err;
   // Numbered classes of one kind of file.
   write("b", ".png", png(3));
-  EXPECT_EQ(PackFolder({Out("lmdb", "colour")}).code, kExitOk);
+  EXPECT_EQ(PackFolder({Out("lmdb", "colour")}).code, program::kExitOk);
   write("a", ".png", png(1));
   write("b", ".png", png(1));
-  EXPECT_EQ(PackFolder({Out("lmdb", "grey")}).code, kExitOk);
+  EXPECT_EQ(PackFolder({Out("lmdb", "grey")}).code, program::kExitOk);
 }
 
 // "There is no image below ...", where there were some.
@@ -502,7 +503,7 @@ TEST_F(DataToolTest, SplitsAreNotTakenForClasses) {
   // A vehicle among others.
   add("bus");
   const Result vehicles = PackFolder({Out("lmdb", "vehicles")});
-  EXPECT_EQ(vehicles.code, kExitOk);
+  EXPECT_EQ(vehicles.code, program::kExitOk);
   EXPECT_THAT(vehicles.err, HasSubstr("warning: folder train becomes a class"));
   add("Val");
   const Result refused = PackFolder({Out("lmdb", "d")});
@@ -513,9 +514,10 @@ TEST_F(DataToolTest, SplitsAreNotTakenForClasses) {
                 "classes: Val, train; pack each part by itself"));
   EXPECT_THAT(refused.err, AllOf(HasSubstr("--split=train"),
                                  HasSubstr("--labels_from_folders")));
-  EXPECT_EQ(PackFolder({Out("lmdb", "split"), "--split=train"}).code, kExitOk);
+  EXPECT_EQ(PackFolder({Out("lmdb", "split"), "--split=train"}).code,
+            program::kExitOk);
   EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--labels_from_folders"}).code,
-            kExitOk);
+            program::kExitOk);
 }
 
 // Both were packed without a word: all images as one class, "photos", or a part
@@ -530,9 +532,10 @@ TEST_F(DataToolTest, AFolderAtTheWrongLevelIsRefused) {
   add("photos/dog");
   EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
               FailsWith("pack that folder (--input=" + root + "/photos)"));
-  EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--split=photos"}).code, kExitOk);
+  EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--split=photos"}).code,
+            program::kExitOk);
   EXPECT_EQ(PackFolder({Out("lmdb", "one"), "--labels_from_folders"}).code,
-            kExitOk);
+            program::kExitOk);
   std::filesystem::rename(root + "/photos", root + "/train");
   add("cat");
   add("dog");
@@ -595,7 +598,7 @@ TEST_F(DataToolTest, ACommandThatARefusalAdvisesPacks) {
       WriteFile(path, Jpeg("1"));
     }
     const Result refused = PackFolder({Out("lmdb", "d")});
-    EXPECT_EQ(refused.code, kExitFailed) << name;
+    EXPECT_EQ(refused.code, program::kExitFailed) << name;
     EXPECT_THAT(refused.err, HasSubstr("--labels_from_folders")) << name;
     std::smatch command;
     const bool found = std::regex_search(
@@ -615,7 +618,7 @@ TEST_F(DataToolTest, ACommandThatARefusalAdvisesPacks) {
       args.emplace_back(flag);
     }
     const Result packed = Call(args);
-    EXPECT_EQ(packed.code, kExitOk) << name << ": " << packed.err;
+    EXPECT_EQ(packed.code, program::kExitOk) << name << ": " << packed.err;
   }
 }
 
@@ -634,7 +637,7 @@ TEST_F(DataToolTest, AFileThatIsNoImageIsNamed) {
   std::filesystem::create_symlink("/nowhere", folder_ / "images/dog/link.jpg");
   EXPECT_THAT(PackFolder({Out("lmdb", "d")}), FailsWith("link.jpg"));
   const Result skipped = PackFolder({Out("lmdb", "d"), "--skip_bad"});
-  EXPECT_EQ(skipped.code, kExitOk) << skipped.err;
+  EXPECT_EQ(skipped.code, program::kExitOk) << skipped.err;
   EXPECT_THAT(skipped.err,
               AllOf(HasSubstr("text.jpg"), HasSubstr("2 bad files left out")));
   EXPECT_EQ(ReadDataset(Uri("lmdb", "d")).size(), 5);
@@ -653,14 +656,15 @@ TEST_F(DataToolTest, SeekableRewritesJpegsAndKeepsTheRest) {
     WriteFile(absl::StrCat(root, "/dog/whole", i, ".jpg"),
               std::string(jpeg.begin(), jpeg.end()));
   }
-  ASSERT_EQ(PackFolder({Out("lmdb", "plain"), "--no_decode"}).code, kExitOk);
+  ASSERT_EQ(PackFolder({Out("lmdb", "plain"), "--no_decode"}).code,
+            program::kExitOk);
   DatasetInfo plain_info;
   const Samples plain = ReadDataset(Uri("lmdb", "plain"), &plain_info);
   std::vector<std::string> fingerprints;
   for (const std::string& scheme : Schemes()) {
     const Result packed = PackFolder(
         {Out(scheme, "seekable" + scheme), "--seekable", "--no_decode"});
-    ASSERT_EQ(packed.code, kExitOk) << packed.err;
+    ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
     EXPECT_THAT(
         packed.out,
         AllOf(HasSubstr("packed 11 samples"),
@@ -736,7 +740,7 @@ TEST_F(DataToolTest, SplitsOfAnImageFolderAreFolders) {
   std::filesystem::rename(folder_ / "images", folder_ / "all/test");
   const Result packed = Call({"pack", "--format=imagefolder", "--split=test",
                               "--input=" + folder_ / "all", Out("lmdb", "d")});
-  EXPECT_EQ(packed.code, kExitOk) << packed.err;
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
   EXPECT_EQ(ReadDataset(Uri("lmdb", "d")).size(), 5);
 }
 
@@ -747,12 +751,12 @@ TEST_F(DataToolTest, IdxBecomesRawPixelsInLmdb) {
     const Result packed =
         PackIdx({Out("lmdb", "d"), gzip ? "--split=test" : "--split=train",
                  "--overwrite"});
-    ASSERT_EQ(packed.code, kExitOk) << packed.err;
+    ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
     DatasetInfo info;
     const Samples samples = ReadDataset(Uri("lmdb", "d"), &info);
     ASSERT_EQ(samples.size(), 30);
-    EXPECT_EQ(samples[29][0], Pixels(30 * 784).substr(29 * 784));
-    EXPECT_EQ(samples[29][1], Scalar<int64_t>(9));
+    EXPECT_EQ(samples[29][0], pipeline::Pixels(30 * 784).substr(29 * 784));
+    EXPECT_EQ(samples[29][1], monitoring::Scalar<int64_t>(9));
     const Field& image = info.schema().fields(0);
     EXPECT_EQ(image.kind(), FIELD_KIND_TENSOR);
     EXPECT_EQ(image.dtype(), DTYPE_UINT8);
@@ -766,7 +770,7 @@ TEST_F(DataToolTest, IdxBecomesRawPixelsInLmdb) {
 TEST_F(DataToolTest, IdxBecomesPngInParquet) {
   if (Schemes().size() < 2) GTEST_SKIP() << "built without Parquet";
   MakeIdx(3);
-  ASSERT_EQ(PackIdx({Out("parquet", "d")}).code, kExitOk);
+  ASSERT_EQ(PackIdx({Out("parquet", "d")}).code, program::kExitOk);
   DatasetInfo info;
   const Samples samples = ReadDataset(Uri("parquet", "d"), &info);
   ASSERT_EQ(samples.size(), 3);
@@ -800,7 +804,7 @@ TEST_F(DataToolTest, BadIdxFilesAreNamed) {
               FailsWith("claims a dimension"));
   EXPECT_THAT(packs_with(Idx({1000000, 28, 28}, "few")),
               FailsWith("truncated"));
-  EXPECT_THAT(packs_with(Idx({5, 28, 28}, Pixels(5 * 784))),
+  EXPECT_THAT(packs_with(Idx({5, 28, 28}, pipeline::Pixels(5 * 784))),
               FailsWith("do not belong together"));
   EXPECT_THAT(packs_with(ReadFile(labels)), FailsWith("right file"));
   const std::string zipped = Gzip(good);
@@ -820,9 +824,10 @@ TEST_F(DataToolTest, BadIdxFilesAreNamed) {
 
 TEST_F(DataToolTest, WhatIsThereIsKeptWithoutOverwrite) {
   MakeImageFolder();
-  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, program::kExitOk);
   EXPECT_THAT(PackFolder({Out("lmdb", "d")}), IsUsageError("--overwrite"));
-  EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--overwrite"}).code, kExitOk);
+  EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--overwrite"}).code,
+            program::kExitOk);
 }
 
 TEST_F(DataToolTest, AnUnwritableOutputIsToldWithItsFolder) {
@@ -860,11 +865,12 @@ TEST_F(DataToolTest, AFullDiskLeavesNothingThatIsADataset) {
 TEST_F(DataToolTest, InspectSaysWhatADatasetIs) {
   MakeImageFolder();
   for (const std::string& scheme : Schemes()) {
-    ASSERT_EQ(PackFolder({Out(scheme, scheme), "--shards=2"}).code, kExitOk);
+    ASSERT_EQ(PackFolder({Out(scheme, scheme), "--shards=2"}).code,
+              program::kExitOk);
     DatasetInfo info;
     ReadDataset(Uri(scheme, scheme), &info);
     const Result text = Call({"inspect", Uri(scheme, scheme)});
-    EXPECT_EQ(text.code, kExitOk);
+    EXPECT_EQ(text.code, program::kExitOk);
     for (const std::string& part :
          {std::string("samples      5"), info.fingerprint(),
           std::string("2 classes: cat, dog"), info.shards(1).name(),
@@ -872,7 +878,7 @@ TEST_F(DataToolTest, InspectSaysWhatADatasetIs) {
       EXPECT_THAT(text.out, HasSubstr(part));
     }
     const Result json = Call({"inspect", "--json", Uri(scheme, scheme)});
-    EXPECT_EQ(json.code, kExitOk);
+    EXPECT_EQ(json.code, program::kExitOk);
     google::protobuf::Struct document;
     ASSERT_TRUE(
         google::protobuf::util::JsonStringToMessage(json.out, &document).ok())
@@ -909,9 +915,10 @@ TEST_F(DataToolTest, TheSchemeOfAnotherFormatIsNamedWithTheRightUri) {
   for (const std::string& scheme : Schemes()) {
     const std::string other = scheme == "lmdb" ? "parquet" : "lmdb";
     const std::string file = absl::StrCat("one.", scheme);
-    ASSERT_EQ(PackFolder({Out(scheme, file)}).code, kExitOk);
+    ASSERT_EQ(PackFolder({Out(scheme, file)}).code, program::kExitOk);
     const std::string folder = absl::StrCat("folder-", scheme);
-    ASSERT_EQ(PackFolder({Out(scheme, folder), "--shards=2"}).code, kExitOk);
+    ASSERT_EQ(PackFolder({Out(scheme, folder), "--shards=2"}).code,
+              program::kExitOk);
     const std::string pattern = absl::StrCat(folder, "/part-*");
     for (const std::string& name : {file, pattern}) {
       EXPECT_THAT(
@@ -923,7 +930,7 @@ TEST_F(DataToolTest, TheSchemeOfAnotherFormatIsNamedWithTheRightUri) {
                 IsUsageError(absl::StrCat("00000-of-00002.", scheme, ": write ",
                                           Uri(scheme, folder))));
     for (const std::string& name : {file, pattern, folder}) {
-      EXPECT_EQ(Call({"inspect", Uri(scheme, name)}).code, kExitOk);
+      EXPECT_EQ(Call({"inspect", Uri(scheme, name)}).code, program::kExitOk);
     }
     // Renamed to the other's suffix, so that the folder seems to hold shards.
     std::filesystem::create_directory(folder_ / absl::StrCat("renamed", other));
@@ -931,7 +938,7 @@ TEST_F(DataToolTest, TheSchemeOfAnotherFormatIsNamedWithTheRightUri) {
     std::filesystem::copy(folder_ / file, folder_ / renamed);
     EXPECT_THAT(Call({"inspect", Uri(other, absl::StrCat("renamed", other))}),
                 IsUsageError("write " + Uri(scheme, renamed)));
-    EXPECT_EQ(Call({"inspect", Uri(scheme, renamed)}).code, kExitOk);
+    EXPECT_EQ(Call({"inspect", Uri(scheme, renamed)}).code, program::kExitOk);
     // Damage stays damage.
     WriteFile(folder_ / "cut", ReadFile(folder_ / file).substr(0, 2000));
     EXPECT_THAT(Call({"inspect", Uri(scheme, "cut")}), FailsWith("cut"));
@@ -944,7 +951,7 @@ TEST_F(DataToolTest, NamesAreMadeReadable) {
   std::filesystem::rename(root + "/dog", root + "/d\x1b[31mog\n");
   for (const std::string& scheme : Schemes()) {
     const std::string name = scheme + "\xff";
-    ASSERT_EQ(PackFolder({Out(scheme, name)}).code, kExitOk);
+    ASSERT_EQ(PackFolder({Out(scheme, name)}).code, program::kExitOk);
     const std::string uri = Uri(scheme, name);
     WriteFile(folder_ / "p.textproto", "preset: 'imagenet_train'");
     for (const Result& result :
@@ -952,7 +959,7 @@ TEST_F(DataToolTest, NamesAreMadeReadable) {
           Call({"check", "--dataset=" + uri, folder_ / "p.textproto"}),
           Call({"preview", "--dataset=" + uri, "--preset=imagenet_train",
                 "--explain"})}) {
-      EXPECT_EQ(result.code, kExitOk) << result.err;
+      EXPECT_EQ(result.code, program::kExitOk) << result.err;
       EXPECT_THAT(result.out + result.err,
                   AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\xff"))));
     }
@@ -967,9 +974,10 @@ TEST_F(DataToolTest, NamesAreMadeReadable) {
 TEST_F(DataToolTest, VerifyReadsEverything) {
   MakeImageFolder();
   for (const std::string& scheme : Schemes()) {
-    ASSERT_EQ(PackFolder({Out(scheme, scheme), "--shards=2"}).code, kExitOk);
+    ASSERT_EQ(PackFolder({Out(scheme, scheme), "--shards=2"}).code,
+              program::kExitOk);
     const Result result = Call({"verify", Uri(scheme, scheme)});
-    EXPECT_EQ(result.code, kExitOk) << result.err;
+    EXPECT_EQ(result.code, program::kExitOk) << result.err;
     EXPECT_THAT(result.out, HasSubstr("5 samples"));
     EXPECT_THAT(result.out, HasSubstr("as they were packed"));
   }
@@ -978,20 +986,20 @@ TEST_F(DataToolTest, VerifyReadsEverything) {
 // Its result is printed by a child process, whose exit code was 0 all the same.
 TEST_F(DataToolTest, VerifyFailsWhereItsResultCannotBeWritten) {
   MakeImageFolder();
-  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, program::kExitOk);
   EXPECT_EXIT(
       {
         if (std::freopen("/dev/full", "w", stdout) == nullptr) std::exit(9);
         std::exit(RunDataTool({"verify", Uri("lmdb", "d")}, std::cout));
       },
-      ::testing::ExitedWithCode(kExitFailed),
+      ::testing::ExitedWithCode(program::kExitFailed),
       "cannot write to standard output: No space left on device");
 }
 
 TEST_F(DataToolTest, VerifySeesAChangedImage) {
   MakeImageFolder();
   for (const std::string& scheme : Schemes()) {
-    ASSERT_EQ(PackFolder({Out(scheme, scheme)}).code, kExitOk);
+    ASSERT_EQ(PackFolder({Out(scheme, scheme)}).code, program::kExitOk);
     std::string bytes = ReadFile(folder_ / scheme);
     // LMDB may hold a second copy in a page that is free again.
     int copies = 0;
@@ -1003,7 +1011,7 @@ TEST_F(DataToolTest, VerifySeesAChangedImage) {
     }
     ASSERT_GT(copies, 0);
     WriteFile(folder_ / scheme, bytes);
-    EXPECT_EQ(Call({"inspect", Uri(scheme, scheme)}).code, kExitOk);
+    EXPECT_EQ(Call({"inspect", Uri(scheme, scheme)}).code, program::kExitOk);
     EXPECT_THAT(Call({"verify", Uri(scheme, scheme)}),
                 FailsWith("not what was packed"));
     EXPECT_THAT(Call({"verify", Uri(scheme, scheme)}).err,
@@ -1020,7 +1028,8 @@ TEST_F(DataToolTest, VerifyNamesAllThatIsDamaged) {
     std::filesystem::create_directories(absl::StrCat(root, "/", name));
     WriteFile(absl::StrCat(root, "/", name, "/1.jpg"), Jpeg(name));
   }
-  ASSERT_EQ(PackFolder({Out("lmdb", "d"), "--shards=2"}).code, kExitOk);
+  ASSERT_EQ(PackFolder({Out("lmdb", "d"), "--shards=2"}).code,
+            program::kExitOk);
   DatasetInfo info;
   const Samples samples = ReadDataset(Uri("lmdb", "d"), &info);
   ASSERT_EQ(samples.size(), 7);
@@ -1041,11 +1050,12 @@ TEST_F(DataToolTest, VerifyNamesAllThatIsDamaged) {
   for (int i : {5, 6}) {
     // A value is the label, then the image behind its length.
     const std::string image =
-        Scalar<uint32_t>(samples[i][0].size()) + samples[i][0];
-    change(1, samples[i][1] + image, Scalar<int64_t>(90 + i) + image);
+        monitoring::Scalar<uint32_t>(samples[i][0].size()) + samples[i][0];
+    change(1, samples[i][1] + image,
+           monitoring::Scalar<int64_t>(90 + i) + image);
   }
   const Result result = Call({"verify", Uri("lmdb", "d")});
-  EXPECT_EQ(result.code, kExitFailed);
+  EXPECT_EQ(result.code, program::kExitFailed);
   EXPECT_THAT(
       result.err,
       AllOf(HasSubstr("2 of 7 samples cannot be used: shard " +
@@ -1063,7 +1073,7 @@ TEST_F(DataToolTest, VerifyNamesAllThatIsDamaged) {
 // LMDB may die of what it finds here; the tool answers all the same.
 TEST_F(DataToolTest, VerifySurvivesDamagedTrees) {
   MakeIdx(200);
-  ASSERT_EQ(PackIdx({Out("lmdb", "d")}).code, kExitOk);
+  ASSERT_EQ(PackIdx({Out("lmdb", "d")}).code, program::kExitOk);
   const std::string whole = ReadFile(folder_ / "d");
   int refused = 0;
   for (size_t page = 2; page < whole.size() / 4096; page += 3) {
@@ -1074,9 +1084,9 @@ TEST_F(DataToolTest, VerifySurvivesDamagedTrees) {
       std::filesystem::remove(folder_ / "damaged");
       WriteFile(folder_ / "damaged", damaged);
       const Result result = Call({"verify", Uri("lmdb", "damaged")});
-      if (result.code == kExitOk) continue;  // a page that is not used
+      if (result.code == program::kExitOk) continue;  // a page that is not used
       ++refused;
-      EXPECT_EQ(result.code, kExitFailed);
+      EXPECT_EQ(result.code, program::kExitFailed);
       EXPECT_THAT(result.err, Not(::testing::IsEmpty()));
     }
   }
@@ -1086,7 +1096,7 @@ TEST_F(DataToolTest, VerifySurvivesDamagedTrees) {
 TEST_F(DataToolTest, CheckNamesEachMistakeWithItsLine) {
   WriteFile(folder_ / "good.textproto", "preset: \"mnist\"\nbatch_size: 64\n");
   const Result good = Call({"check", folder_ / "good.textproto"});
-  EXPECT_EQ(good.code, kExitOk) << good.err;
+  EXPECT_EQ(good.code, program::kExitOk) << good.err;
   EXPECT_THAT(good.out, HasSubstr("not checked against a dataset"));
   WriteFile(folder_ / "bad.textproto",
             "batch_size: 64\nno_such_field: 3\nshufle {}\n");
@@ -1103,14 +1113,14 @@ TEST_F(DataToolTest, CheckNamesEachMistakeWithItsLine) {
 
 TEST_F(DataToolTest, CheckAgainstADatasetSaysWhatTheServerWould) {
   MakeImageFolder();
-  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, program::kExitOk);
   const std::string dataset = "--dataset=" + Uri("lmdb", "d");
   const auto check = [&](const std::string& text) {
     WriteFile(folder_ / "p.textproto", text);
     return Call({"check", dataset, folder_ / "p.textproto"});
   };
   const Result good = check("preset: 'imagenet_train'");
-  EXPECT_EQ(good.code, kExitOk) << good.err;
+  EXPECT_EQ(good.code, program::kExitOk) << good.err;
   EXPECT_THAT(good.err, HasSubstr("sets no batch_size: checked with 2"));
   EXPECT_THAT(good.out, HasSubstr("no mistakes; the pipeline fits lmdb:"));
   EXPECT_THAT(good.out, HasSubstr(": 2 steps in an epoch"));
@@ -1137,14 +1147,14 @@ TEST_F(DataToolTest, CheckAgainstADatasetSaysWhatTheServerWould) {
 // It said "fits" of a batch that Open refuses.
 TEST_F(DataToolTest, CheckRefusesABatchThatNoEpochHolds) {
   MakeImageFolder();
-  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, program::kExitOk);
   const std::string dataset = "--dataset=" + Uri("lmdb", "d");
   const std::string path = folder_ / "p.textproto";
   WriteFile(path, "preset: 'imagenet_train' batch_size: 6");
   EXPECT_THAT(Call({"check", dataset, path}),
               FailsWith("batch_size 6 is larger than the 5 samples"));
   const Result smaller = Call({"check", dataset, "--batch_size=5", path});
-  EXPECT_EQ(smaller.code, kExitOk) << smaller.err;
+  EXPECT_EQ(smaller.code, program::kExitOk) << smaller.err;
   EXPECT_THAT(
       smaller.err,
       HasSubstr("checked with --batch_size=5 instead of batch_size: 6"));
@@ -1163,13 +1173,13 @@ TEST_F(DataToolTest, CheckTakesTheBatchSizeAsAFlag) {
             "transforms { center_crop { height: 8 width: 8 } } "
             "transforms { mix_up { alpha: 0.2 } }");
   const Result assumed = Call({"check", path});
-  EXPECT_EQ(assumed.code, kExitOk) << assumed.err;
+  EXPECT_EQ(assumed.code, program::kExitOk) << assumed.err;
   EXPECT_THAT(
       assumed.err,
       HasSubstr(
           "sets no batch_size: checked with 2; --batch_size=N sets another"));
   const Result given = Call({"check", "--batch_size=64", path});
-  EXPECT_EQ(given.code, kExitOk) << given.err;
+  EXPECT_EQ(given.code, program::kExitOk) << given.err;
   EXPECT_EQ(given.err, "");
   EXPECT_THAT(
       Call({"check", "--batch_size=1", path}),
@@ -1182,7 +1192,7 @@ TEST_F(DataToolTest, CheckTakesTheBatchSizeAsAFlag) {
   // The flag goes before the file.
   WriteFile(path, "preset: 'mnist' batch_size: 99999999999");
   EXPECT_THAT(Call({"check", path}), FailsWith("batch_size is 99999999999"));
-  EXPECT_EQ(Call({"check", "--batch_size=8", path}).code, kExitOk);
+  EXPECT_EQ(Call({"check", "--batch_size=8", path}).code, program::kExitOk);
 }
 
 // Each was taken without a word and had no effect.
@@ -1196,7 +1206,7 @@ TEST_F(DataToolTest, FlagsThatNeedAnotherAreRefusedAlone) {
 // It ended with 1, and a supervisor would have tried again for ever.
 TEST_F(DataToolTest, AMissingLibraryIsAMistakeOfTheCommandLine) {
   MakeImageFolder();
-  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, kExitOk);
+  ASSERT_EQ(PackFolder({Out("lmdb", "d")}).code, program::kExitOk);
   WriteFile(folder_ / "p.textproto", "preset: 'imagenet_train'");
   const std::string flag = "--operators=" + folder_ / "none.so";
   const std::string dataset = Uri("lmdb", "d");
@@ -1216,7 +1226,7 @@ TEST_F(DataToolTest, PartsThatAreReadAsOneAreNamed) {
     ASSERT_EQ(
         PackFolder({Out("parquet", absl::StrCat("all/", part, "/a.parquet"))})
             .code,
-        kExitOk);
+        program::kExitOk);
     // As a foreign file, without the metadata of pack: parts of two packings
     // are refused.
     const std::string file = folder_ / absl::StrCat("all/", part, "/a.parquet");
@@ -1225,7 +1235,7 @@ TEST_F(DataToolTest, PartsThatAreReadAsOneAreNamed) {
   }
   const std::string both = Uri("parquet", "all/*/*.parquet");
   const Result inspected = Call({"inspect", both});
-  ASSERT_EQ(inspected.code, kExitOk) << inspected.err;
+  ASSERT_EQ(inspected.code, program::kExitOk) << inspected.err;
   EXPECT_THAT(inspected.out, HasSubstr("files        2 files in 2 folders: "));
   EXPECT_THAT(inspected.out, HasSubstr(folder_ / "all/train"));
   const std::string warning =
@@ -1235,7 +1245,7 @@ TEST_F(DataToolTest, PartsThatAreReadAsOneAreNamed) {
   EXPECT_THAT(Call({"inspect", "--json", both}).out,
               HasSubstr("\"warnings\": [\"the names of its files"));
   const Result verified = Call({"verify", both});
-  EXPECT_EQ(verified.code, kExitOk) << verified.err;
+  EXPECT_EQ(verified.code, program::kExitOk) << verified.err;
   EXPECT_THAT(verified.err, HasSubstr(warning));
   const Result one = Call({"inspect", Uri("parquet", "all/train")});
   EXPECT_THAT(one.out, HasSubstr("1 file in "));
@@ -1262,7 +1272,7 @@ TEST_F(DataToolTest, ColumnsThatAreLeftOutAreNamed) {
   WriteFile(folder_ / "d.parquet", file);
   const std::string uri = Uri("parquet", "d.parquet");
   const Result text = Call({"inspect", uri});
-  ASSERT_EQ(text.code, kExitOk) << text.err;
+  ASSERT_EQ(text.code, program::kExitOk) << text.err;
   EXPECT_THAT(
       text.out,
       HasSubstr("columns left out\n  count: tensors have no type uint64"));
@@ -1278,7 +1288,7 @@ TEST_F(DataToolTest, ColumnsThatAreLeftOutAreNamed) {
   EXPECT_THAT(all.err, HasSubstr("outputs { field: \"x\" }"));
   WriteFile(spec,
             "sources { dataset: 'd' } batch_size: 2 outputs { field: 'x' }");
-  EXPECT_EQ(Call({"check", dataset, spec}).code, kExitOk);
+  EXPECT_EQ(Call({"check", dataset, spec}).code, program::kExitOk);
   WriteFile(
       spec,
       "sources { dataset: 'd' } batch_size: 2 outputs { field: 'count' }");
@@ -1338,12 +1348,12 @@ TEST_F(DataToolTest, WrongUseIsExitCodeTwo) {
 
 TEST_F(DataToolTest, HelpIsThereForAll) {
   const Result all = Call({"--help"});
-  EXPECT_EQ(all.code, kExitOk);
+  EXPECT_EQ(all.code, program::kExitOk);
   EXPECT_THAT(all.out, HasSubstr("\nExamples:\n  millrace-data pack "));
   EXPECT_THAT(Call({"--version"}).out, HasSubstr("millrace-data "));
   for (const char* command : {"pack", "inspect", "verify", "check"}) {
     const Result help = Call({command, "--help"});
-    EXPECT_EQ(help.code, kExitOk);
+    EXPECT_EQ(help.code, program::kExitOk);
     EXPECT_THAT(help.out,
                 HasSubstr(absl::StrCat("usage: millrace-data ", command)));
     EXPECT_EQ(help.err, "");
@@ -1351,4 +1361,4 @@ TEST_F(DataToolTest, HelpIsThereForAll) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using ::testing::AllOf;
@@ -53,4 +53,4 @@ TEST(DatasetFilesTest, ValuesInFoldersAreNoFields) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

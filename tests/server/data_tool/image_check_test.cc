@@ -5,7 +5,7 @@
 
 #include "tests/testing/images/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using ::testing::HasSubstr;
@@ -23,11 +23,11 @@ std::string Jpeg(bool progressive, uint64_t seed) {
 
 // As the server decodes it when all of it is wanted.
 bool DecodesAtFullSize(const std::string& bytes) {
-  ImageDecoder decoder;
+  decode::ImageDecoder decoder;
   const auto header = decoder.Open(
       {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, false);
   if (!header.ok()) return false;
-  DecodeRegion region;
+  decode::DecodeRegion region;
   region.width = header->width;
   region.height = header->height;
   return decoder.Decode(region).ok();
@@ -80,4 +80,4 @@ TEST(ImageCheck, ListsByNumberWhateverTheThreads) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -32,7 +32,7 @@
 #include "tests/testing/chart/chart.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -67,7 +67,7 @@ class PreviewTest : public ::testing::Test {
 
   std::string File(const std::string& name) { return folder_ / name; }
 
-  std::string Pipeline(const std::string& text) {
+  std::string pipeline::Pipeline(const std::string& text) {
     const std::string path = File("pipeline.textproto");
     std::ofstream(path) << text;
     return "--pipeline=" + path;
@@ -75,7 +75,7 @@ class PreviewTest : public ::testing::Test {
 
   std::unique_ptr<PreviewBatch> Batch(const std::string& text,
                                       PreviewOptions options = {}) {
-    auto source = OpenRecordSource(uri_, {});
+    auto source = storage::OpenRecordSource(uri_, {});
     EXPECT_TRUE(source.ok()) << source.status();
     auto spec = ParseSpecText(text, "test");
     EXPECT_TRUE(spec.ok()) << spec.status();
@@ -96,7 +96,7 @@ class PreviewTest : public ::testing::Test {
 TEST_F(PreviewTest, ShowsAMixtureOfSeveralDatasets) {
   const std::string other = "lmdb:" + File("other.lmdb");
   ASSERT_TRUE(WriteChartDataset(other, 5).ok());
-  const std::string pipeline = Pipeline(
+  const std::string pipeline = pipeline::Pipeline(
       "sources { dataset: 'one' } sources { dataset: 'two' } "
       "concatenate: true shuffle { mode: SEQUENTIAL } batch_size: 17 "
       "transforms { decode_image {} } "
@@ -105,7 +105,7 @@ TEST_F(PreviewTest, ShowsAMixtureOfSeveralDatasets) {
   const Result result =
       Call({"preview", "--dataset=" + uri_, "--dataset=" + other, pipeline,
             "--samples=17", "--explain", "--output=" + File("mixed.png")});
-  ASSERT_EQ(result.code, kExitOk) << result.err;
+  ASSERT_EQ(result.code, program::kExitOk) << result.err;
   EXPECT_THAT(result.out, HasSubstr("row 11: sample 11 of one, key"));
   EXPECT_THAT(result.out, HasSubstr("row 12: sample 0 of two, key"));
   EXPECT_THAT(result.err, HasSubstr("17 of 17 samples"));
@@ -124,10 +124,10 @@ TEST_F(PreviewTest, WritesASheetOfTheAskedSize) {
       Call({"preview", "--dataset=" + uri_, "--preset=imagenet_train",
             "--outputs=image,label", "--output=" + sheet, "--samples=4",
             "--cell=100", "--columns=2"});
-  ASSERT_EQ(result.code, kExitOk) << result.err;
+  ASSERT_EQ(result.code, program::kExitOk) << result.err;
   EXPECT_EQ(result.out, "");
   EXPECT_THAT(result.err, HasSubstr("4 of 4 samples of step 0"));
-  const RgbImage drawn = testing::DecodePng(testing::ReadFile(sheet));
+  const picture::RgbImage drawn = testing::DecodePng(testing::ReadFile(sheet));
   EXPECT_THAT(result.err,
               HasSubstr(absl::StrCat(drawn.width(), " x ", drawn.height())));
   EXPECT_GT(drawn.width(), 4 * 100);
@@ -139,7 +139,7 @@ TEST_F(PreviewTest, WritesASheetOfTheAskedSize) {
 }
 
 TEST_F(PreviewTest, ExplainNamesSampleKeyLabelAndDraws) {
-  const std::string pipeline = Pipeline(
+  const std::string pipeline = pipeline::Pipeline(
       "seed: 3 shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
       "transforms { random_resized_crop { height: 64 width: 64 } } "
       "transforms { horizontal_flip { p: 1 } } "
@@ -147,7 +147,7 @@ TEST_F(PreviewTest, ExplainNamesSampleKeyLabelAndDraws) {
       "outputs { field: 'image' } outputs { field: 'label' }");
   const Result text = Call({"preview", "--dataset=" + uri_, pipeline,
                             "--samples=3", "--explain", "--step=1"});
-  ASSERT_EQ(text.code, kExitOk) << text.err;
+  ASSERT_EQ(text.code, program::kExitOk) << text.err;
   EXPECT_THAT(text.out,
               HasSubstr("epoch 0, step 1 of 4, seed 3, batch of 3, payload"));
   EXPECT_THAT(text.out, ContainsRegex("row 0: sample 3, key [0-9a-f]{16}, "
@@ -162,7 +162,7 @@ TEST_F(PreviewTest, ExplainNamesSampleKeyLabelAndDraws) {
 
   const Result json = Call({"preview", "--dataset=" + uri_, pipeline,
                             "--samples=3", "--explain=json", "--step=1"});
-  ASSERT_EQ(json.code, kExitOk) << json.err;
+  ASSERT_EQ(json.code, program::kExitOk) << json.err;
   const std::vector<std::string> lines =
       absl::StrSplit(json.out, '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), 4u);
@@ -184,13 +184,14 @@ TEST_F(PreviewTest, ExplainNamesSampleKeyLabelAndDraws) {
 }
 
 TEST_F(PreviewTest, ExplainsMixingBeforeTheSamples) {
-  const Result result = Call(
-      {"preview", "--dataset=" + uri_, "--samples=4", "--explain",
-       Pipeline("shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
+  const Result result =
+      Call({"preview", "--dataset=" + uri_, "--samples=4", "--explain",
+            pipeline::Pipeline(
+                "shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
                 "transforms { center_crop { "
                 "height: 64 width: 64 } } transforms { mix_up {} } "
                 "outputs { field: 'image' } outputs { field: 'label' }")});
-  ASSERT_EQ(result.code, kExitOk) << result.err;
+  ASSERT_EQ(result.code, program::kExitOk) << result.err;
   EXPECT_THAT(result.out, HasSubstr("  transforms[2].mix_up: "));
   // Two classes and their shares.
   EXPECT_THAT(result.out, ContainsRegex("label [a-z]+ 0\\.[0-9]+ [a-z]+ 0\\."));
@@ -203,7 +204,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
     std::vector<std::string> all = {"preview"};
     all.insert(all.end(), args.begin(), args.end());
     const Result result = Call(all);
-    EXPECT_EQ(result.code, kExitUsage) << result.err;
+    EXPECT_EQ(result.code, program::kExitUsage) << result.err;
     EXPECT_THAT(result.err, HasSubstr(sentence));
   };
   usage({"--preset=mnist", "--explain"}, "--dataset=URI is missing");
@@ -225,7 +226,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({dataset, "--preset=mnist", "--explain", "--seed=-5"}, "from 0");
   usage({dataset, "--preset=imagnet", "--explain"}, "there is no preset");
   usage({dataset, "--pipeline=/nowhere", "--explain"}, "/nowhere");
-  usage({dataset, Pipeline("transforms {"), "--explain"},
+  usage({dataset, pipeline::Pipeline("transforms {"), "--explain"},
         "pipeline.textproto:1:");
   usage({dataset, "--preset=mnist", "--explain", "--step=-1"},
         "--step=-1: expected a whole number from 0");
@@ -246,10 +247,10 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   // This program has no --last_batch.
   const Result large =
       Call({"preview", dataset, eval, image, "--explain", "--batch_size=99"});
-  EXPECT_EQ(large.code, kExitUsage);
+  EXPECT_EQ(large.code, program::kExitUsage);
   EXPECT_THAT(large.err, HasSubstr("or set last_batch: LAST_BATCH_PAD"));
   EXPECT_THAT(large.err, Not(HasSubstr("--last_batch")));
-  usage({dataset, Pipeline("outputs { field: 'label' }"),
+  usage({dataset, pipeline::Pipeline("outputs { field: 'label' }"),
          "--output=" + File("x.png")},
         "no output of this pipeline is an image");
   usage({dataset, eval, image, "--output=" + File("x.png"), "--field=cat"},
@@ -260,7 +261,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
         "or a larger --batch_size");
   usage({dataset, eval, image, "--explain", "--samples=13"},
         "exceeds the batch (12 samples): set --samples=12 or less");
-  const std::string mixing = Pipeline(
+  const std::string mixing = pipeline::Pipeline(
       "transforms { decode_image {} } "
       "transforms { center_crop { height: 8 width: 8 } } "
       "transforms { mix_up {} } outputs { field: 'image' }");
@@ -270,7 +271,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
         "batch_size is 1: set it to 2 or more (--batch_size=1)");
   const Result unwritable =
       Call({"preview", dataset, eval, image, "--output=/nowhere/sheet.png"});
-  EXPECT_EQ(unwritable.code, kExitFailed);
+  EXPECT_EQ(unwritable.code, program::kExitFailed);
   EXPECT_THAT(unwritable.err, HasSubstr("/nowhere/sheet.png"));
 }
 
@@ -287,7 +288,7 @@ TEST_F(PreviewTest, EveryPipelineOfThePageAndEveryPresetRuns) {
     pipelines.push_back(page.substr(begin, page.find("```", begin) - begin));
   }
   ASSERT_GT(pipelines.size(), 20u);
-  for (const std::string& preset : PresetNames()) {
+  for (const std::string& preset : plan::PresetNames()) {
     pipelines.push_back("preset: '" + preset + "'");
   }
   for (const std::string& pipeline : pipelines) {
@@ -357,8 +358,8 @@ TEST_F(PreviewTest, MasksAndBoxesAreDrawnWhereTheFiguresAre) {
   const auto pairs = batch->Pairs({});
   ASSERT_TRUE(pairs.ok()) << pairs.status();
   const SheetPair& pair = pairs->at(0);
-  const RgbImage& before = pair.before.pixels;
-  const RgbImage& after = pair.after.pixels;
+  const picture::RgbImage& before = pair.before.pixels;
+  const picture::RgbImage& after = pair.after.pixels;
   ASSERT_EQ(before.width(), kChartWidth);
   ASSERT_EQ(after.width(), kChartWidth);
   const Chart chart = DrawChart(0);
@@ -410,7 +411,7 @@ TEST_F(PreviewTest, FramesTheCropThatWasDrawn) {
               4);
     double least_x = 1e9, least_y = 1e9, most_x = 0, most_y = 0;
     ASSERT_EQ(pairs->at(row).kept.size(), 4u);
-    for (const PicturePoint& corner : pairs->at(row).kept) {
+    for (const picture::PicturePoint& corner : pairs->at(row).kept) {
       least_x = std::min(least_x, corner.x);
       least_y = std::min(least_y, corner.y);
       most_x = std::max(most_x, corner.x);
@@ -426,10 +427,10 @@ TEST_F(PreviewTest, FramesTheCropThatWasDrawn) {
 }
 
 // The texts of a sheet, a line each.
-std::string TextsOf(const Picture& sheet) {
+std::string TextsOf(const picture::Picture& sheet) {
   std::string texts;
-  for (const PictureItem& item : sheet.items) {
-    if (const auto* text = std::get_if<PictureText>(&item)) {
+  for (const picture::PictureItem& item : sheet.items) {
+    if (const auto* text = std::get_if<picture::PictureText>(&item)) {
       absl::StrAppend(&texts, text->text, "\n");
     }
   }
@@ -498,14 +499,14 @@ TEST_F(PreviewTest, TheFileHasThePixelsOfTheBatch) {
   ASSERT_TRUE(explained.ok()) << explained.status();
   const auto sheet = PreviewSheet(*batch, *explained, {}, {.cell = 240});
   ASSERT_TRUE(sheet.ok()) << sheet.status();
-  const RgbImage drawn = testing::Drawn(*sheet);
+  const picture::RgbImage drawn = testing::Drawn(*sheet);
   EXPECT_EQ(drawn.width(), sheet->width);
   EXPECT_EQ(drawn.height(), sheet->height);
   int shown = 0;
-  for (const PictureItem& item : sheet->items) {
-    const auto* pixels = std::get_if<PicturePixels>(&item);
+  for (const picture::PictureItem& item : sheet->items) {
+    const auto* pixels = std::get_if<picture::PicturePixels>(&item);
     if (pixels == nullptr || pixels->image.width() != 200) continue;
-    const RgbImage chart = DrawChart(shown++).image;
+    const picture::RgbImage chart = DrawChart(shown++).image;
     ASSERT_EQ(pixels->box.width, 200);
     for (int y = 0; y < 180; ++y) {
       for (int x = 0; x < 200; ++x) {
@@ -523,7 +524,7 @@ TEST_F(PreviewTest, TheSheetMayBeSvg) {
   const Result result =
       Call({"preview", "--dataset=" + uri_, "--preset=imagenet_eval",
             "--outputs=image,label", "--output=" + sheet, "--samples=2"});
-  ASSERT_EQ(result.code, kExitOk) << result.err;
+  ASSERT_EQ(result.code, program::kExitOk) << result.err;
   EXPECT_THAT(testing::ReadFile(sheet), HasSubstr("</svg>"));
 }
 
@@ -534,7 +535,7 @@ TEST_F(PreviewTest, ASheetThatIsTooLargeSaysWhatToChange) {
       Call({"preview", "--dataset=" + other, "--preset=imagenet_eval",
             "--outputs=image", "--output=" + File("large.png"), "--samples=17",
             "--cell=1024", "--columns=17"});
-  EXPECT_EQ(result.code, kExitUsage);
+  EXPECT_EQ(result.code, program::kExitUsage);
   EXPECT_THAT(
       result.err,
       HasSubstr("each side must be 1 to 32767: lower --samples or --cell"));
@@ -542,7 +543,7 @@ TEST_F(PreviewTest, ASheetThatIsTooLargeSaysWhatToChange) {
 
 // Fewer boxes than are stored, none at all, a mask that is no image any more.
 TEST_F(PreviewTest, WhatOperatorsMakeOfMasksAndBoxesIsDrawnAsFarAsItCanBe) {
-  const auto operators = Operators::Load(
+  const auto operators = operators::Operators::Load(
       {testing::ProgramPath("tests/testing/operators/good.so")});
   ASSERT_TRUE(operators.ok()) << operators.status();
   PreviewOptions options;
@@ -583,7 +584,7 @@ TEST_F(PreviewTest, WhatOperatorsMakeOfMasksAndBoxesIsDrawnAsFarAsItCanBe) {
 }
 
 TEST_F(PreviewTest, ExplainSaysWhichRowsWereLeftEmpty) {
-  const std::string pipeline = Pipeline(
+  const std::string pipeline = pipeline::Pipeline(
       "shuffle { mode: SEQUENTIAL } bad_samples { action: ZERO } "
       "transforms { decode_image {} } "
       "transforms { center_crop { height: 64 width: 64 } } "
@@ -593,15 +594,15 @@ TEST_F(PreviewTest, ExplainSaysWhichRowsWereLeftEmpty) {
       "--operators=" + testing::ProgramPath("tests/testing/operators/good.so");
   const Result text = Call({"preview", "--dataset=" + uri_, pipeline, operators,
                             "--samples=2", "--explain"});
-  ASSERT_EQ(text.code, kExitOk) << text.err;
+  ASSERT_EQ(text.code, program::kExitOk) << text.err;
   EXPECT_THAT(text.out, ContainsRegex("row 1: sample 1, key [0-9a-f]{16}, "
                                       "damaged and left empty"));
   EXPECT_THAT(text.out, Not(HasSubstr("label")));
   const Result json = Call({"preview", "--dataset=" + uri_, pipeline, operators,
                             "--samples=2", "--explain=json"});
-  ASSERT_EQ(json.code, kExitOk) << json.err;
+  ASSERT_EQ(json.code, program::kExitOk) << json.err;
   EXPECT_THAT(json.out, HasSubstr("\"left_empty\": true, \"label\": \"\""));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

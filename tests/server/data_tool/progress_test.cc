@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 // "1281167/1281167, 17100/s, 0.0 MB/s".
@@ -20,4 +20,4 @@ TEST(ToolProgressTest, LeavesOutASizeThatIsNotCounted) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -12,7 +12,7 @@
 #include "server/operators/operators.h"
 #include "tests/testing/images/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using ::testing::ElementsAre;
@@ -115,7 +115,7 @@ TEST(SeekableReader, NamesWhatIsDamagedAndCountsWhatStays) {
 
 TEST(SeekableReader, WhatADecoderOfOperatorsReadsStaysAsItIs) {
   const auto operators =
-      Operators::Load({"tests/testing/operators/jpeg_reader.so"});
+      operators::Operators::Load({"tests/testing/operators/jpeg_reader.so"});
   ASSERT_TRUE(operators.ok()) << operators.status();
   std::vector<std::string> images = Images(6);
   images[2] = "no image";
@@ -148,4 +148,4 @@ TEST(SeekableReader, MayBeLeftInTheMiddleAndReportsErrors) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

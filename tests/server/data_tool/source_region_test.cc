@@ -12,33 +12,33 @@
 
 #include "google/protobuf/text_format.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
-std::vector<PicturePoint> Region(const std::vector<std::string>& texts,
-                                 Size stored) {
+std::vector<picture::PicturePoint> Region(const std::vector<std::string>& texts,
+                                          augment::Size stored) {
   std::vector<Transform> transforms;
   for (const std::string& text : texts) {
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
         text, &transforms.emplace_back()))
         << text;
   }
-  std::vector<PlacedTransform> placed;
+  std::vector<pipeline::PlacedTransform> placed;
   for (const Transform& transform : transforms) {
     placed.push_back({&transform, static_cast<uint32_t>(placed.size())});
   }
   const auto region = SourceRegion(placed, stored, 7);
   EXPECT_TRUE(region.ok()) << region.status();
-  return region.ok() ? *region : std::vector<PicturePoint>();
+  return region.ok() ? *region : std::vector<picture::PicturePoint>();
 }
 
 // Whichever comes first.
-void ExpectCorners(const std::vector<PicturePoint>& region,
-                   const std::vector<PicturePoint>& wanted) {
+void ExpectCorners(const std::vector<picture::PicturePoint>& region,
+                   const std::vector<picture::PicturePoint>& wanted) {
   ASSERT_EQ(region.size(), wanted.size());
-  for (const PicturePoint& corner : wanted) {
+  for (const picture::PicturePoint& corner : wanted) {
     EXPECT_TRUE(std::any_of(region.begin(), region.end(),
-                            [&](const PicturePoint& one) {
+                            [&](const picture::PicturePoint& one) {
                               return std::abs(one.x - corner.x) < 1e-9 &&
                                      std::abs(one.y - corner.y) < 1e-9;
                             }))
@@ -99,12 +99,12 @@ TEST(SourceRegion, ATurnIsUndone) {
 }
 
 TEST(SourceRegion, ATurnThatCutsCornersOffShowsAnOctagon) {
-  const std::vector<PicturePoint> region = Region(
+  const std::vector<picture::PicturePoint> region = Region(
       {kDecode, "random_rotation { degrees_min: 45 degrees_max: 45 p: 1 }"},
       {100, 100});
   ASSERT_EQ(region.size(), 8u);
   const double cut = 100 * (1 - std::sqrt(0.5));  // off each side's ends
-  for (const PicturePoint& corner : region) {
+  for (const picture::PicturePoint& corner : region) {
     const double along =
         corner.x < 1e-6 || corner.x > 100 - 1e-6 ? corner.y : corner.x;
     EXPECT_NEAR(std::min(along, 100 - along), cut, 1e-6);
@@ -115,10 +115,10 @@ TEST(SourceRegion, AnImageThatIsTooSmallIsRefused) {
   Transform crop;
   crop.mutable_random_crop()->set_height(50);
   crop.mutable_random_crop()->set_width(50);
-  const PlacedTransform placed[] = {{&crop, 0}};
+  const pipeline::PlacedTransform placed[] = {{&crop, 0}};
   EXPECT_EQ(SourceRegion(placed, {20, 20}, 7).status().code(),
             absl::StatusCode::kDataLoss);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 using ::testing::ElementsAre;
@@ -40,4 +40,4 @@ TEST(SplitNameTest, PartsAmongNames) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -7,7 +7,7 @@
 
 #include "proto/half_float.h"
 
-namespace millrace {
+namespace millrace::data_tool {
 namespace {
 
 TEST(TensorPixels, ReadsEveryType) {
@@ -30,7 +30,7 @@ TEST(TensorPixels, ReadsEveryType) {
   format.width = 2;
   format.channels = 1;
   format.scale = 255;
-  const RgbImage image = ToRgb(bytes(values), format);
+  const picture::RgbImage image = ToRgb(bytes(values), format);
   EXPECT_EQ(image.At(0, 0).r, 0);
   EXPECT_EQ(image.At(1, 0).r, 255);
   EXPECT_EQ(image.At(0, 1).r, 0);
@@ -38,4 +38,4 @@ TEST(TensorPixels, ReadsEveryType) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data_tool

@@ -14,7 +14,7 @@
 #include "tests/testing/images/png_writer.h"
 #include "tests/testing/images/webp_writer.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -163,4 +163,4 @@ TEST_F(DamagedImage, WithAnyBitFlipped) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

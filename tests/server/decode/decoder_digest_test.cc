@@ -13,7 +13,7 @@
 #include "server/decode/jpeg_entropy_check.h"
 #include "tests/testing/images/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 absl::Span<const uint8_t> BytesOf(const ProbeImage& image) {
@@ -123,4 +123,4 @@ TEST(FastEntropy, KnowsWhatTheStructLooksLike) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

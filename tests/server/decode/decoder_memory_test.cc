@@ -21,7 +21,7 @@
 #include "tests/testing/images/webp_writer.h"
 #include "zlib.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -366,4 +366,4 @@ TEST(DecoderMemory, RewritingAJpegTakesWhatItsSizeNeeds) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -14,7 +14,7 @@
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 std::vector<uint8_t> ReadGolden(const std::string& name) {
@@ -29,8 +29,8 @@ struct Picture {
   std::vector<uint8_t> pixels;
 };
 
-Picture DecodeAll(const std::vector<uint8_t>& bytes, int channels,
-                  bool exif = false) {
+picture::Picture DecodeAll(const std::vector<uint8_t>& bytes, int channels,
+                           bool exif = false) {
   ImageDecoder decoder;
   auto header = decoder.Open(bytes, exif);
   EXPECT_TRUE(header.ok()) << header.status();
@@ -39,7 +39,7 @@ Picture DecodeAll(const std::vector<uint8_t>& bytes, int channels,
       decoder.Decode({1, 0, 0, header->width, header->height, channels});
   EXPECT_TRUE(image.ok()) << image.status();
   if (!image.ok()) return {};
-  Picture picture{header->width, header->height, {}};
+  picture::Picture picture{header->width, header->height, {}};
   for (int64_t y = 0; y < header->height; ++y) {
     const uint8_t* row = image->data + y * image->stride;
     picture.pixels.insert(picture.pixels.end(), row,
@@ -51,8 +51,9 @@ Picture DecodeAll(const std::vector<uint8_t>& bytes, int channels,
 void ExpectGolden(const std::string& input, const std::string& name,
                   int channels, bool exif = false) {
   SCOPED_TRACE(input);
-  const Picture got = DecodeAll(ReadGolden(input), channels, exif);
-  const Picture want = DecodeAll(ReadGolden(name + ".expected.png"), channels);
+  const picture::Picture got = DecodeAll(ReadGolden(input), channels, exif);
+  const picture::Picture want =
+      DecodeAll(ReadGolden(name + ".expected.png"), channels);
   EXPECT_EQ(got.width, want.width);
   EXPECT_EQ(got.height, want.height);
   EXPECT_EQ(got.pixels, want.pixels);
@@ -100,8 +101,8 @@ TEST(ImageDecoder, OfSeveralPicturesInAJpegTheFirstIsRead) {
 // format; not the luma plane of the JPEG, which differs by rounding.
 TEST(ImageDecoder, GreyIsComputedFromRgb) {
   const std::vector<uint8_t> jpeg = WriteJpeg({}, 1);
-  const Picture rgb = DecodeAll(jpeg, 3);
-  const Picture gray = DecodeAll(jpeg, 1);
+  const picture::Picture rgb = DecodeAll(jpeg, 3);
+  const picture::Picture gray = DecodeAll(jpeg, 1);
   for (size_t i = 0; i < gray.pixels.size(); ++i) {
     const uint8_t* p = &rgb.pixels[i * 3];
     EXPECT_EQ(gray.pixels[i],
@@ -116,7 +117,7 @@ TEST(ImageDecoder, TurnsUprightAsPillow) {
     ExpectGolden(name + ".jpg", name, 3, true);
   }
   // Only when asked.
-  const Picture lying = DecodeAll(ReadGolden("exif_6.jpg"), 3);
+  const picture::Picture lying = DecodeAll(ReadGolden("exif_6.jpg"), 3);
   EXPECT_EQ(lying.width, 24);
   EXPECT_EQ(lying.height, 15);
 }
@@ -125,7 +126,7 @@ TEST(ImageDecoder, ARegionOfATurnedImageIsThatOfTheUprightOne) {
   for (int orientation = 1; orientation <= 8; ++orientation) {
     const std::vector<uint8_t> bytes =
         ReadGolden("exif_" + std::to_string(orientation) + ".jpg");
-    const Picture full = DecodeAll(bytes, 3, true);
+    const picture::Picture full = DecodeAll(bytes, 3, true);
     ImageDecoder decoder;
     ASSERT_TRUE(decoder.Open(bytes, true).ok());
     const DecodeRegion r = {1, 3, 5, 9, 7, 3};
@@ -547,4 +548,4 @@ TEST(ImageDecoder, BytesThatAreNoImageAreNamed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -10,7 +10,7 @@
 #include "server/decode/pixel_rows.h"
 #include "tests/testing/images/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 using Named = NamedJpegKind;
@@ -416,4 +416,4 @@ TEST(JpegDecoder, RefusesThousandsOfScans) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

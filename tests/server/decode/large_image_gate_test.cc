@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 TEST(LargeImageGate, WhatIsInsideFitsTogetherOrIsAlone) {
@@ -98,4 +98,4 @@ TEST(LargeImageGate, AFullBudgetHoldsUpNobodyForEver) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -10,7 +10,7 @@
 #include "server/decode/image_decoder.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 using ::testing::HasSubstr;
@@ -22,7 +22,7 @@ std::vector<uint8_t> Bytes(const std::string& text) {
 class OperatorDecoderTest : public ::testing::Test {
  protected:
   OperatorDecoderTest() {
-    auto loaded = Operators::Load(
+    auto loaded = operators::Operators::Load(
         {testing::ProgramPath("tests/testing/operators/good.so"),
          testing::ProgramPath("docs/example/operators/pnm.so")});
     EXPECT_TRUE(loaded.ok()) << loaded.status();
@@ -39,7 +39,7 @@ class OperatorDecoderTest : public ::testing::Test {
     return bytes;
   }
 
-  void ExpectDataLoss(const Operators::Decoder& decoder,
+  void ExpectDataLoss(const operators::Operators::Decoder& decoder,
                       const std::vector<uint8_t>& bytes,
                       const std::string& says) {
     OperatorDecoder one(decoder);
@@ -52,9 +52,9 @@ class OperatorDecoderTest : public ::testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(says));
   }
 
-  std::shared_ptr<const Operators> operators_;
-  const Operators::Decoder* odd_;
-  const Operators::Decoder* pnm_;
+  std::shared_ptr<const operators::Operators> operators_;
+  const operators::Operators::Decoder* odd_;
+  const operators::Operators::Decoder* pnm_;
 };
 
 TEST_F(OperatorDecoderTest, DecodesARegion) {
@@ -149,7 +149,7 @@ TEST_F(OperatorDecoderTest, IsAskedFirstWhereTheSpecNamesIt) {
   const std::vector<uint8_t> odd = Odd(3, 5, 7);
   EXPECT_EQ(decoder.Open(odd, false).status().code(),
             absl::StatusCode::kDataLoss);
-  const Operators::Decoder* const both[] = {pnm_, odd_};
+  const operators::Operators::Decoder* const both[] = {pnm_, odd_};
   const auto header = decoder.Open(odd, false, both);
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->width, 5);
@@ -163,7 +163,7 @@ TEST_F(OperatorDecoderTest, IsAskedFirstWhereTheSpecNamesIt) {
 TEST_F(OperatorDecoderTest, TurnsImagesUprightWhenAsked) {
   std::vector<uint8_t> bytes = Odd(1, 3, 2);
   bytes.push_back(6);  // turned by 90 degrees
-  const Operators::Decoder* const odd[] = {odd_};
+  const operators::Operators::Decoder* const odd[] = {odd_};
   ImageDecoder decoder;
   ASSERT_EQ(decoder.Open(bytes, false, odd)->width, 3);
   const auto header = decoder.Open(bytes, true, odd);
@@ -217,4 +217,4 @@ TEST_F(OperatorDecoderTest, PnmRefusesWhatIsDamaged) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

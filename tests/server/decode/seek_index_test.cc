@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -118,4 +118,4 @@ TEST(SeekIndex, AStaleOneIsNotBelieved) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -16,7 +16,7 @@
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -52,8 +52,8 @@ struct Segment {
 };
 
 // Up to the scan, whose payload's end is where its data begins.
-std::vector<Segment> Segments(const Bytes& jpeg) {
-  std::vector<Segment> segments;
+std::vector<augment::Segment> Segments(const Bytes& jpeg) {
+  std::vector<augment::Segment> segments;
   for (size_t at = 2; at + 4 <= jpeg.size();) {
     EXPECT_EQ(jpeg[at], 0xFF);
     const size_t end = at + 2 + (jpeg[at + 2] << 8 | jpeg[at + 3]);
@@ -64,8 +64,9 @@ std::vector<Segment> Segments(const Bytes& jpeg) {
   return segments;
 }
 
-std::optional<Segment> Find(const std::vector<Segment>& segments, int marker) {
-  for (const Segment& s : segments) {
+std::optional<augment::Segment> Find(
+    const std::vector<augment::Segment>& segments, int marker) {
+  for (const augment::Segment& s : segments) {
     if (s.marker == marker) return s;
   }
   return std::nullopt;
@@ -465,4 +466,4 @@ TEST(SeekableJpeg, AnyBytesGiveTheSamePixelsOrStay) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

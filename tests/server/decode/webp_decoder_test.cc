@@ -14,7 +14,7 @@
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/webp_writer.h"
 
-namespace millrace {
+namespace millrace::decode {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -384,4 +384,4 @@ TEST(WebpContainer, FindsExifAndXmpBehindThePicture) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::decode

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-namespace millrace {
+namespace millrace::local {
 namespace {
 
 using std::chrono::seconds;
@@ -112,4 +112,4 @@ TEST(SlotTableTest, OnlySlotsThatAreIdleForLongAreRemoved) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::local

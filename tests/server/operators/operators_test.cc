@@ -10,7 +10,7 @@
 #include "server/operators/operator_result.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::operators {
 namespace {
 
 using ::testing::HasSubstr;
@@ -196,4 +196,4 @@ TEST(Printable, KeepsTextsAndEscapesTheRest) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::operators

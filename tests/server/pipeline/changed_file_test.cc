@@ -26,7 +26,7 @@
 #include "tests/server/pipeline/engine_fixture.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -209,7 +209,8 @@ class ChangedFileTest : public EngineFixture,
     whole_ = ReadFile(path_);
     DatasetCatalog catalog;
     for (const char* name : {"changed", "other"}) {
-      auto source = OpenRecordSource(absl::StrCat("lmdb:", folder_ / name), {});
+      auto source =
+          storage::OpenRecordSource(absl::StrCat("lmdb:", folder_ / name), {});
       EXPECT_TRUE(source.ok()) << source.status();
       catalog[name] = *std::move(source);
     }
@@ -230,14 +231,14 @@ class ChangedFileTest : public EngineFixture,
   static absl::Status TakeAll(Arrivals& arrivals, int packing,
                               uint64_t* batches) {
     while (true) {
-      FilledBatch batch;
+      batch::FilledBatch batch;
       if (!arrivals.AwaitBatchOrDone(&batch)) return arrivals.AwaitDone();
       ExpectPacked(batch, packing);
       ++*batches;
     }
   }
 
-  static void ExpectPacked(const FilledBatch& batch, int packing) {
+  static void ExpectPacked(const batch::FilledBatch& batch, int packing) {
     const auto index = TensorValues<int64_t>(batch, "sample_index");
     const auto x = TensorValues<uint8_t>(batch, "x");
     ASSERT_EQ(x.size(), index.size() * kTensorBytes);
@@ -331,4 +332,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, ChangedFileTest, ::testing::ValuesIn(Ways()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -20,7 +20,7 @@
 #include "server/storage/memory/memory_source.h"
 #include "tests/server/pipeline/waiting_source.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 // Opened once; waiting before that blocks.
 class Gate {
@@ -51,15 +51,15 @@ class Gate {
 };
 
 // Lets every read pass a gate first; says that it does not wait.
-inline std::shared_ptr<const RecordSource> Gated(
-    std::shared_ptr<const RecordSource> base, Gate* gate) {
+inline std::shared_ptr<const storage::RecordSource> Gated(
+    std::shared_ptr<const storage::RecordSource> base, Gate* gate) {
   return Waiting(
       std::move(base),
       [gate](int64_t) {
         gate->Pass();
         return absl::OkStatus();
       },
-      ReadWait::kNever);
+      storage::ReadWait::kNever);
 }
 
 // 4 x 4 x 1 bytes of sample bytes, key and scratch size; "bad..." is refused.
@@ -104,7 +104,7 @@ inline std::string Int64Bytes(int64_t value) {
 }
 
 // "x" uint8 [6] = index and its square, "label" class of 10.
-inline std::shared_ptr<const RecordSource> Numbers(int64_t samples) {
+inline std::shared_ptr<const storage::RecordSource> Numbers(int64_t samples) {
   DatasetInfo info;
   Field& x = *info.mutable_schema()->add_fields();
   x.set_name("x");
@@ -122,11 +122,11 @@ inline std::shared_ptr<const RecordSource> Numbers(int64_t samples) {
     bytes += Int64Bytes(i * i).substr(0, 3);
     all.push_back({bytes, Int64Bytes(i % 10)});
   }
-  return NewMemorySource(info, std::move(all));
+  return storage::NewMemorySource(info, std::move(all));
 }
 
 // "image" encoded, in shards of 10; those in `bad` are damaged.
-inline std::shared_ptr<const RecordSource> Images(
+inline std::shared_ptr<const storage::RecordSource> Images(
     int64_t samples, const std::vector<int64_t>& bad = {}) {
   DatasetInfo info;
   Field& image = *info.mutable_schema()->add_fields();
@@ -148,7 +148,7 @@ inline std::shared_ptr<const RecordSource> Images(
     }
   }
   for (int64_t i : bad) all[i][0] = "bad " + std::to_string(i);
-  return NewMemorySource(info, std::move(all));
+  return storage::NewMemorySource(info, std::move(all));
 }
 
 constexpr char kImageTransforms[] =
@@ -166,7 +166,7 @@ inline PipelineSpec Spec(const std::string& text) {
 class Arrivals {
  public:
   Engine::Callbacks callbacks() {
-    return {[this](FilledBatch batch) {
+    return {[this](batch::FilledBatch batch) {
               MutexLock lock(mu_);
               EXPECT_FALSE(done_) << "a batch after on_done";
               batches_.push_back(std::move(batch));
@@ -192,16 +192,16 @@ class Arrivals {
     return done_;
   }
 
-  FilledBatch AwaitBatch() {
+  batch::FilledBatch AwaitBatch() {
     MutexLock lock(mu_);
     while (batches_.empty()) changed_.Wait(lock);
-    FilledBatch batch = std::move(batches_.front());
+    batch::FilledBatch batch = std::move(batches_.front());
     batches_.erase(batches_.begin());
     return batch;
   }
 
   // False: the run is done and its batches have been taken.
-  bool AwaitBatchOrDone(FilledBatch* batch) {
+  bool AwaitBatchOrDone(batch::FilledBatch* batch) {
     MutexLock lock(mu_);
     while (batches_.empty() && !done_) changed_.Wait(lock);
     if (batches_.empty()) return false;
@@ -211,14 +211,14 @@ class Arrivals {
   }
 
   // After AwaitDone; by step.
-  std::map<uint64_t, FilledBatch> TakeBatches() {
-    std::vector<FilledBatch> batches;
+  std::map<uint64_t, batch::FilledBatch> TakeBatches() {
+    std::vector<batch::FilledBatch> batches;
     {
       MutexLock lock(mu_);
       batches.swap(batches_);
     }
-    std::map<uint64_t, FilledBatch> by_step;
-    for (FilledBatch& batch : batches) {
+    std::map<uint64_t, batch::FilledBatch> by_step;
+    for (batch::FilledBatch& batch : batches) {
       const uint64_t step = batch.header.step();
       EXPECT_TRUE(by_step.emplace(step, std::move(batch)).second);
     }
@@ -228,18 +228,19 @@ class Arrivals {
  private:
   Mutex mu_;
   CondVar changed_;
-  std::vector<FilledBatch> batches_ MR_GUARDED_BY(mu_);
+  std::vector<batch::FilledBatch> batches_ MR_GUARDED_BY(mu_);
   bool done_ MR_GUARDED_BY(mu_) = false;
   absl::Status status_ MR_GUARDED_BY(mu_);
 };
 
-inline std::string PayloadText(const FilledBatch& batch) {
+inline std::string PayloadText(const batch::FilledBatch& batch) {
   return std::string(reinterpret_cast<const char*>(batch.payload->data()),
                      batch.payload->bytes());
 }
 
 template <typename T>
-std::vector<T> TensorValues(const FilledBatch& batch, const std::string& name) {
+std::vector<T> TensorValues(const batch::FilledBatch& batch,
+                            const std::string& name) {
   for (const TensorHeader& tensor : batch.header.tensors()) {
     if (tensor.name() != name) continue;
     std::vector<T> values(tensor.bytes() / sizeof(T));
@@ -279,9 +280,9 @@ class EngineFixture : public testing::Test {
   }
 
   // All batches of a range, by step.
-  std::map<uint64_t, FilledBatch> RunAll(Engine& engine,
-                                         const std::string& text,
-                                         StepRange range = {}) {
+  std::map<uint64_t, batch::FilledBatch> RunAll(Engine& engine,
+                                                const std::string& text,
+                                                StepRange range = {}) {
     const auto pipeline = Open(engine, text);
     if (range.step_count == 0) {
       range.step_count = pipeline->description().steps_per_epoch();
@@ -357,6 +358,6 @@ class EngineFixture : public testing::Test {
   uint64_t idle_use_ = 0;  // of the budget without a batch
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_TESTS_SERVER_PIPELINE_ENGINE_FIXTURE_H_

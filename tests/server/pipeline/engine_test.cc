@@ -12,7 +12,7 @@
 #include "proto/error_detail.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::HasSubstr;
@@ -30,7 +30,7 @@ class EngineTest : public EngineFixture {
     return Create(options, std::move(catalog), budget_bytes);
   }
 
-  absl::Status RunStatus(Engine& engine, const std::string& text) {
+  absl::Status cli::RunStatus(Engine& engine, const std::string& text) {
     const auto pipeline = Open(engine, text);
     StepRange range;
     range.step_count = pipeline->description().steps_per_epoch();
@@ -143,7 +143,7 @@ TEST_F(EngineTest, PaddingIsZerosWithoutAnIndex) {
                               "sources { dataset: 'numbers' } batch_size: 4 "
                               "last_batch: LAST_BATCH_PAD");
   ASSERT_EQ(batches.size(), 2u);
-  const FilledBatch& last = batches.at(1);
+  const batch::FilledBatch& last = batches.at(1);
   EXPECT_EQ(last.header.rows(), 4u);
   EXPECT_EQ(last.header.local_valid(), 1u);
   EXPECT_EQ(last.header.global_valid(), 1u);
@@ -161,7 +161,8 @@ TEST_F(EngineTest, PaddingIsZerosWithoutAnIndex) {
 }
 
 // "mask" is uint8 [2, 2, 1] of the sample's index, "image" [2, 2, channels].
-std::shared_ptr<const RecordSource> Masked(int64_t samples, int64_t channels) {
+std::shared_ptr<const storage::RecordSource> trainer::Masked(int64_t samples,
+                                                             int64_t channels) {
   DatasetInfo info;
   for (const char* name : {"image", "mask"}) {
     Field& field = *info.mutable_schema()->add_fields();
@@ -176,12 +177,12 @@ std::shared_ptr<const RecordSource> Masked(int64_t samples, int64_t channels) {
     all.push_back(
         {std::string(4 * channels, 'i'), std::string(4, static_cast<char>(i))});
   }
-  return NewMemorySource(info, std::move(all));
+  return storage::NewMemorySource(info, std::move(all));
 }
 
 // A row without a sample must not teach class 0.
 TEST_F(EngineTest, EmptyMasksHoldTheFillOfTheirRole) {
-  auto engine = Make(1, {{"masks", Masked(5, 3)}});
+  auto engine = Make(1, {{"masks", trainer::Masked(5, 3)}});
   const std::string spec =
       "sources { dataset: 'masks' } batch_size: 4 last_batch: LAST_BATCH_PAD "
       "shuffle { mode: SEQUENTIAL } "
@@ -205,7 +206,7 @@ TEST_F(EngineTest, EmptyMasksHoldTheFillOfTheirRole) {
 
 // What no client could compute is refused before the job starts.
 TEST_F(EngineTest, OpenRefusesWhatTheTrainerCannotCompute) {
-  auto engine = Make(1, {{"masks", Masked(5, 5000)}});
+  auto engine = Make(1, {{"masks", trainer::Masked(5, 5000)}});
   std::string normalize = "transforms { normalize {";
   for (int i = 0; i < 5000; ++i) normalize += " mean: 0.5 stddev: 0.5";
   const absl::Status refused =
@@ -237,7 +238,7 @@ TEST_F(EngineTest, ARankWithoutRowsGetsAnEmptyBatch) {
 
 TEST_F(EngineTest, ABadSampleIsNamedToTheRow) {
   auto engine = Make(2, {{"images", Images(40, {23})}});
-  const absl::Status status = RunStatus(
+  const absl::Status status = cli::RunStatus(
       *engine, std::string("sources { dataset: 'images' } batch_size: 8 ") +
                    kImageTransforms);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
@@ -325,7 +326,7 @@ TEST_F(EngineTest, SubstituteGivesUpWhenAllAreBad) {
   std::vector<int64_t> all;
   for (int64_t i = 0; i < 40; ++i) all.push_back(i);
   auto engine = Make(2, {{"images", Images(40, all)}});
-  const absl::Status status = RunStatus(
+  const absl::Status status = cli::RunStatus(
       *engine, std::string("sources { dataset: 'images' } batch_size: 8 "
                            "bad_samples { action: SUBSTITUTE } ") +
                    kImageTransforms);
@@ -341,7 +342,7 @@ TEST_F(EngineTest, ZeroEmptiesTheRowAndKeepsItsIndex) {
                                   "shuffle { mode: SEQUENTIAL } "
                                   "bad_samples { action: ZERO } ") +
                           kImageTransforms);
-  const FilledBatch& batch = batches.at(2);  // samples 16 .. 23
+  const batch::FilledBatch& batch = batches.at(2);  // samples 16 .. 23
   EXPECT_EQ(batch.header.local_valid(), 7u);
   EXPECT_EQ(batch.header.rows(), 8u);
   EXPECT_EQ(TensorValues<int64_t>(batch, "sample_index")[7], 23);
@@ -453,9 +454,9 @@ TEST_F(EngineTest, ASpecThatGrowsTooLargeIsRefusedWhenItIsOpened) {
     field.set_dtype(DTYPE_UINT8);
     field.add_shape(1);
   }
-  auto engine = Make(
-      1,
-      {{"wide", NewMemorySource(info, {std::vector<std::string>(200, "x")})}});
+  auto engine =
+      Make(1, {{"wide", storage::NewMemorySource(
+                            info, {std::vector<std::string>(200, "x")})}});
   const absl::Status status =
       engine->Open(Spec("sources { dataset: 'wide' } batch_size: 1")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -614,7 +615,7 @@ TEST_F(EngineTest, RunsTakeTurns) {
   Mutex mu;
   std::string order;
   const auto note = [&](char c) {
-    return Engine::Callbacks{[&mu, &order, c](FilledBatch) {
+    return Engine::Callbacks{[&mu, &order, c](batch::FilledBatch) {
                                MutexLock lock(mu);
                                order += c;
                              },
@@ -656,4 +657,4 @@ TEST_F(EngineTest, CountsTheTimeOfItsStages) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -16,7 +16,7 @@
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr int kSamples = 24;
@@ -35,7 +35,7 @@ std::vector<std::string> Sample(int i, bool wrong_mask) {
   kind.height = 30 + i;
   const std::string image =
       Text(WritePng(kind, TestPixels(kind.width, kind.height, 3, /*seed=*/i)));
-  CounterRandom random(i, 5);
+  augment::CounterRandom random(i, 5);
   const int left = random.Below(15), top = random.Below(10);
   const int right = left + 10 + random.Below(10);
   const int bottom = top + 8 + random.Below(8);
@@ -57,7 +57,7 @@ std::vector<std::string> Sample(int i, bool wrong_mask) {
           std::string(reinterpret_cast<const char*>(boxes), sizeof(boxes))};
 }
 
-std::shared_ptr<const RecordSource> Scenes(int wrong_mask = -1) {
+std::shared_ptr<const storage::RecordSource> Scenes(int wrong_mask = -1) {
   DatasetInfo info;
   for (const char* name : {"image", "mask"}) {
     Field& field = *info.mutable_schema()->add_fields();
@@ -74,7 +74,7 @@ std::shared_ptr<const RecordSource> Scenes(int wrong_mask = -1) {
   for (int i = 0; i < kSamples; ++i) {
     samples.push_back(Sample(i, i == wrong_mask));
   }
-  return NewMemorySource(info, std::move(samples));
+  return storage::NewMemorySource(info, std::move(samples));
 }
 
 constexpr char kTransforms[] = R"pb(
@@ -107,8 +107,9 @@ constexpr char kTransforms[] = R"pb(
 // The bytes of each tensor over an epoch.
 using Epoch = std::map<std::string, std::string>;
 
-absl::StatusOr<Epoch> RunEpoch(std::shared_ptr<const RecordSource> source,
-                               const std::string& more, uint32_t threads) {
+absl::StatusOr<Epoch> RunEpoch(
+    std::shared_ptr<const storage::RecordSource> source,
+    const std::string& more, uint32_t threads) {
   ByteBudget budget(256 << 20);
   Engine::Options options;
   options.threads = threads;
@@ -206,4 +207,4 @@ TEST(GeometryEngine, AMaskOfAnotherSizeIsABadSample) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

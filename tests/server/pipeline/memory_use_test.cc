@@ -8,7 +8,7 @@
 
 #include "common/byte_size.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::EndsWith;
@@ -170,4 +170,4 @@ TEST(BatchMemory, SaysHowManyFit) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -20,7 +20,7 @@
 #include "proto/tensor_cast.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::ElementsAre;
@@ -46,7 +46,7 @@ class MixedBatches : public ::testing::Test {
  protected:
   // A small schema of its own: "image" raw uint8 [5, 4, 3], "label" one of 7
   // classes, "other" int64.
-  static std::shared_ptr<const RecordSource> Pictures(
+  static std::shared_ptr<const storage::RecordSource> Pictures(
       int64_t samples, int64_t wrong_label_at = -1) {
     DatasetInfo info;
     auto add = [&](const char* name, DType dtype, std::vector<int64_t> shape) {
@@ -68,12 +68,12 @@ class MixedBatches : public ::testing::Test {
       all.push_back({pixels, Int64Bytes(i == wrong_label_at ? 7 : i % 7),
                      Int64Bytes(1000 + i)});
     }
-    return NewMemorySource(info, std::move(all));
+    return storage::NewMemorySource(info, std::move(all));
   }
 
   absl::StatusOr<std::map<uint64_t, GlobalBatch>> TryRun(
-      std::shared_ptr<const RecordSource> source, const std::string& spec,
-      uint32_t world, uint32_t threads) {
+      std::shared_ptr<const storage::RecordSource> source,
+      const std::string& spec, uint32_t world, uint32_t threads) {
     ByteBudget budget(64 << 20);
     auto engine = CreateEngine({.threads = threads, .budget = &budget},
                                {{"set", std::move(source)}}, FakeStage::Create);
@@ -110,8 +110,8 @@ class MixedBatches : public ::testing::Test {
   }
 
   std::map<uint64_t, GlobalBatch> Run(
-      std::shared_ptr<const RecordSource> source, const std::string& spec,
-      uint32_t world = 1, uint32_t threads = 2) {
+      std::shared_ptr<const storage::RecordSource> source,
+      const std::string& spec, uint32_t world = 1, uint32_t threads = 2) {
     auto steps = TryRun(std::move(source), spec, world, threads);
     EXPECT_TRUE(steps.ok()) << steps.status();
     return steps.ok() ? *steps : std::map<uint64_t, GlobalBatch>();
@@ -306,7 +306,7 @@ TEST_F(MixedBatches, NeedsImagesOfOneSizeToCut) {
   label.set_kind(FIELD_KIND_TENSOR);
   label.set_dtype(DTYPE_INT64);
   label.set_num_classes(3);
-  const auto source = NewMemorySource(
+  const auto source = storage::NewMemorySource(
       info, {{std::string(16, 'a'), std::string(12, 'b'), Int64Bytes(1)},
              {std::string(16, 'c'), std::string(12, 'd'), Int64Bytes(2)}});
   const std::string cut =
@@ -498,4 +498,4 @@ TEST_F(MixedBatches, CountWhatTheirThreadsNeedBesideTheBatch) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -15,7 +15,7 @@
 #include "server/pipeline/row/explain.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::ElementsAre;
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 // The same two fields as Numbers(), in another order and with one more, so that
 // nothing is found by its place.
-std::shared_ptr<const RecordSource> OtherNumbers(int64_t samples) {
+std::shared_ptr<const storage::RecordSource> OtherNumbers(int64_t samples) {
   DatasetInfo info;
   const auto add = [&info](const char* name, DType dtype) -> Field& {
     Field& field = *info.mutable_schema()->add_fields();
@@ -40,7 +40,7 @@ std::shared_ptr<const RecordSource> OtherNumbers(int64_t samples) {
     all.push_back({"four", Int64Bytes((i + 3) % 10),
                    absl::StrCat("oth", Int64Bytes(i).substr(0, 3))});
   }
-  return NewMemorySource(info, std::move(all));
+  return storage::NewMemorySource(info, std::move(all));
 }
 
 class MixtureEngine : public testing::Test {
@@ -57,10 +57,9 @@ class MixtureEngine : public testing::Test {
   }
 
   // All batches of an epoch; `status` takes how it ended.
-  std::map<uint64_t, FilledBatch> RunAll(Engine& engine,
-                                         const std::string& text,
-                                         StepRange range = {},
-                                         absl::Status* status = nullptr) {
+  std::map<uint64_t, batch::FilledBatch> RunAll(
+      Engine& engine, const std::string& text, StepRange range = {},
+      absl::Status* status = nullptr) {
     auto pipeline = engine.Open(Spec(text));
     EXPECT_TRUE(pipeline.ok()) << pipeline.status();
     range.step_count = (*pipeline)->description().steps_per_epoch();
@@ -247,7 +246,7 @@ TEST_F(MixtureEngine, OpenDescribesTheSources) {
 }
 
 // What `preview --explain` says of a batch of a mixture.
-class SourceLines final : public ParameterLog {
+class SourceLines final : public augment::ParameterLog {
  public:
   void BeginSource(uint32_t source) override { source_ = source; }
   void BeginSample(int64_t index, uint64_t) override {
@@ -269,7 +268,7 @@ TEST_F(MixtureEngine, IsExplainedAsItIsMade) {
   SourceLines lines;
   const auto payload = ExplainBatch(**pipeline, 0, 7, lines);
   ASSERT_TRUE(payload.ok()) << payload.status();
-  const FilledBatch& batch = batches.at(7);
+  const batch::FilledBatch& batch = batches.at(7);
   EXPECT_EQ(*payload, PayloadText(batch));
   const auto source = TensorValues<int32_t>(batch, "source_index");
   const auto index = TensorValues<int64_t>(batch, "sample_index");
@@ -280,4 +279,4 @@ TEST_F(MixtureEngine, IsExplainedAsItIsMade) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -11,12 +11,12 @@
 #include "tests/server/pipeline/engine_fixture.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // "image" is for the decoder "odd", grey and colour of several sizes; "x" is
 // uint8 [6]. Sample 5 is damaged.
-std::shared_ptr<const RecordSource> OddImages(int64_t samples) {
+std::shared_ptr<const storage::RecordSource> OddImages(int64_t samples) {
   DatasetInfo info;
   Field& image = *info.mutable_schema()->add_fields();
   image.set_name("image");
@@ -35,7 +35,7 @@ std::shared_ptr<const RecordSource> OddImages(int64_t samples) {
     if (i == 5) bytes = "ODD";
     all.push_back({bytes, Int64Bytes(i * 1001).substr(0, 6)});
   }
-  return NewMemorySource(info, std::move(all));
+  return storage::NewMemorySource(info, std::move(all));
 }
 
 constexpr char kSpec[] =
@@ -51,7 +51,7 @@ constexpr char kSpec[] =
 class OperatorsEngineTest : public ::testing::Test {
  protected:
   OperatorsEngineTest() {
-    auto loaded = Operators::Load(
+    auto loaded = operators::Operators::Load(
         {testing::ProgramPath("tests/testing/operators/good.so")});
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     operators_ = *std::move(loaded);
@@ -86,7 +86,7 @@ class OperatorsEngineTest : public ::testing::Test {
   }
 
   ByteBudget budget_{uint64_t{1} << 30};
-  std::shared_ptr<const Operators> operators_;
+  std::shared_ptr<const operators::Operators> operators_;
 };
 
 TEST_F(OperatorsEngineTest, AnyNumberOfThreadsMakesTheSameBatches) {
@@ -124,7 +124,7 @@ TEST_F(OperatorsEngineTest, BatchesHaveTheOperatorsTypes) {
 }
 
 // "image" and "mask" are raw, the boxes are float32 [2, 4].
-std::shared_ptr<const RecordSource> RawWithBoxes() {
+std::shared_ptr<const storage::RecordSource> RawWithBoxes() {
   DatasetInfo info;
   for (const char* name : {"image", "mask"}) {
     Field& field = *info.mutable_schema()->add_fields();
@@ -142,8 +142,8 @@ std::shared_ptr<const RecordSource> RawWithBoxes() {
   const float stored[8] = {1, 0, 3, 2, 2, 1, 6, 4};
   const std::string bytes(reinterpret_cast<const char*>(stored),
                           sizeof(stored));
-  return NewMemorySource(info,
-                         {{std::string(24, 'i'), std::string(24, 'm'), bytes}});
+  return storage::NewMemorySource(
+      info, {{std::string(24, 'i'), std::string(24, 'm'), bytes}});
 }
 
 class RawOperatorsTest : public OperatorsEngineTest {
@@ -166,14 +166,14 @@ class RawOperatorsTest : public OperatorsEngineTest {
     EXPECT_TRUE(run.ok()) << run.status();
     const absl::Status status = arrivals.AwaitDone();
     EXPECT_TRUE(status.ok()) << status;
-    return status.ok() ? arrivals.AwaitBatch() : FilledBatch();
+    return status.ok() ? arrivals.AwaitBatch() : batch::FilledBatch();
   }
 
   std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(RawOperatorsTest, AnOperatorTakesBoxesThatGeometryHasMoved) {
-  const FilledBatch batch = Batch(
+  const batch::FilledBatch batch = Batch(
       "transforms { horizontal_flip { fields: ['image', 'mask', 'boxes'] p: 1 "
       "} } "
       "transforms { custom { name: 'rescale' config: 'flat' fields: 'boxes' } "
@@ -186,7 +186,7 @@ TEST_F(RawOperatorsTest, AnOperatorTakesBoxesThatGeometryHasMoved) {
 // No stage of the image reads its size: the mask's must not compare with
 // whatever the thread has seen before.
 TEST_F(RawOperatorsTest, AMaskKnowsTheSizeOfAnImageThatOnlyOperatorsRead) {
-  const FilledBatch batch = Batch(
+  const batch::FilledBatch batch = Batch(
       "transforms { custom { name: 'rescale' config: 'same' fields: 'image' } "
       "} transforms { custom { name: 'paint' fields: 'mask' p: 0 } }");
   ASSERT_NE(batch.payload, nullptr);
@@ -197,4 +197,4 @@ TEST_F(RawOperatorsTest, AMaskKnowsTheSizeOfAnImageThatOnlyOperatorsRead) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

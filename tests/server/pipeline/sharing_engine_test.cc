@@ -18,7 +18,7 @@
 #include "server/pipeline/threads/fair_queue.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::HasSubstr;
@@ -36,7 +36,7 @@ class LargeStage final : public ImageStage {
   }
   absl::Status Run(absl::Span<const uint8_t> stored, uint64_t key,
                    Scratch& scratch, absl::Span<uint8_t> out) const override {
-    LargeImageGate::Admission admission;
+    decode::LargeImageGate::Admission admission;
     if (scratch.large == nullptr) {
       return absl::InternalError("a thread of the engine has a gate");
     }
@@ -428,4 +428,4 @@ TEST_F(SharingEngineTest, AMistakeInALargeSpecIsNamedBeforeItsSize) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

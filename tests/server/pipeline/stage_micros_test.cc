@@ -11,14 +11,14 @@
 #include "server/pipeline/engine.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr uint64_t kReadMicros = 200;
 
 // Every read takes a while.
-std::shared_ptr<const RecordSource> Slow(
-    std::shared_ptr<const RecordSource> base) {
+std::shared_ptr<const storage::RecordSource> Slow(
+    std::shared_ptr<const storage::RecordSource> base) {
   return Waiting(std::move(base), [](int64_t) {
     std::this_thread::sleep_for(std::chrono::microseconds(kReadMicros));
     return absl::OkStatus();
@@ -151,14 +151,14 @@ TEST_P(StageMicrosTest, WaitsAreThoseOfTheBatch) {
   auto run =
       engine->Start(*pipeline, {0, 0, 2, 0, 1, false}, arrivals.callbacks());
   ASSERT_TRUE(run.ok());
-  FilledBatch first = arrivals.AwaitBatch();
+  batch::FilledBatch first = arrivals.AwaitBatch();
   const SteadyTime kept = SteadyTime::clock::now();
   EXPECT_EQ(budget_->waiting(), 1u);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const auto wanted = std::chrono::duration_cast<std::chrono::microseconds>(
       SteadyTime::clock::now() - kept);
   first.payload.reset();
-  const FilledBatch second = arrivals.AwaitBatch();
+  const batch::FilledBatch second = arrivals.AwaitBatch();
   ASSERT_TRUE(arrivals.AwaitDone().ok());
   EXPECT_EQ(second.header.step(), 1u);
   EXPECT_GE(second.header.stage_micros().wait_memory(),
@@ -168,4 +168,4 @@ TEST_P(StageMicrosTest, WaitsAreThoseOfTheBatch) {
 INSTANTIATE_TEST_SUITE_P(ReadThreads, StageMicrosTest, testing::Values(0, 8));
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -16,7 +16,7 @@
 #include "tests/server/pipeline/engine_fixture.h"
 #include "xxhash.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::AllOf;
@@ -30,12 +30,13 @@ std::string Rows(const std::string& more, const std::string& fields = kFields) {
   return "sources { synthetic { " + fields + more + " } } batch_size: 12 ";
 }
 
-std::string BytesOf(const FilledBatch& batch) {
+std::string BytesOf(const batch::FilledBatch& batch) {
   return std::string(reinterpret_cast<const char*>(batch.payload->data()),
                      batch.payload->bytes());
 }
 
-const TensorHeader& Tensor(const FilledBatch& batch, const std::string& name) {
+const TensorHeader& Tensor(const batch::FilledBatch& batch,
+                           const std::string& name) {
   for (const TensorHeader& tensor : batch.header.tensors()) {
     if (tensor.name() == name) return tensor;
   }
@@ -43,7 +44,7 @@ const TensorHeader& Tensor(const FilledBatch& batch, const std::string& name) {
   return batch.header.tensors(0);
 }
 
-int64_t SampleIndex(const FilledBatch& batch, uint64_t row) {
+int64_t SampleIndex(const batch::FilledBatch& batch, uint64_t row) {
   int64_t index;
   std::memcpy(
       &index,
@@ -69,9 +70,9 @@ class SyntheticEngineTest : public testing::Test {
     return *std::move(engine);
   }
 
-  std::map<uint64_t, FilledBatch> RunAll(Engine& engine,
-                                         const std::string& text,
-                                         StepRange range = {}) {
+  std::map<uint64_t, batch::FilledBatch> RunAll(Engine& engine,
+                                                const std::string& text,
+                                                StepRange range = {}) {
     const auto pipeline = engine.Open(Spec(text));
     EXPECT_TRUE(pipeline.ok()) << pipeline.status();
     if (!pipeline.ok()) return {};
@@ -142,7 +143,7 @@ TEST_F(SyntheticEngineTest, ATrillionSamplesAreOpenedAndSoughtInPlace) {
   range.step_count = 1;
   const auto batches = RunAll(*engine, Rows("samples: 1000000000000"), range);
   ASSERT_EQ(batches.size(), 1u);
-  const FilledBatch& batch = batches.begin()->second;
+  const batch::FilledBatch& batch = batches.begin()->second;
   EXPECT_EQ(batch.header.first_position(), 999'999'999'984);
   std::set<int64_t> seen;
   for (uint64_t row = 0; row < 12; ++row) {
@@ -375,4 +376,4 @@ TEST_F(SyntheticEngineTest, TransformsRunOverSyntheticImages) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

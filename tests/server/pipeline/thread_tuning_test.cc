@@ -15,7 +15,7 @@
 #include "server/pipeline/threads/thread_tuner.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 // Any number, each time another.
@@ -68,8 +68,8 @@ class RandomPolicy final : public ThreadPolicy {
 };
 
 // Says that reading waits, and now and then lets another thread go first.
-std::shared_ptr<const RecordSource> Slow(
-    std::shared_ptr<const RecordSource> base) {
+std::shared_ptr<const storage::RecordSource> Slow(
+    std::shared_ptr<const storage::RecordSource> base) {
   return Waiting(std::move(base), [](int64_t) {
     std::this_thread::yield();
     return absl::OkStatus();
@@ -223,4 +223,4 @@ TEST_F(ThreadTuningTest, LittleMemoryMeansFewerThreads) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -12,7 +12,7 @@
 
 #include "tests/server/pipeline/engine_fixture.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::ElementsAre;
@@ -20,16 +20,19 @@ using ::testing::HasSubstr;
 
 // Hands out the fields that are used and nothing in place of the others; has no
 // memory for a field "heavy".
-class SparingSource final : public RecordSource {
+class SparingSource final : public storage::RecordSource {
  public:
-  explicit SparingSource(std::shared_ptr<const RecordSource> base,
+  explicit SparingSource(std::shared_ptr<const storage::RecordSource> base,
                          int heavy = -1)
       : base_(std::move(base)), heavy_(heavy) {}
   const DatasetInfo& info() const override { return base_->info(); }
-  ReadWait read_wait() const override { return ReadWait::kRead; }
+  storage::ReadWait read_wait() const override {
+    return storage::ReadWait::kRead;
+  }
   // Its readers wait for each other, as far as the engine knows.
   uint32_t max_concurrent_reads() const override { return 2; }
-  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
+  absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
+      const override {
     auto reader = base_->NewReader();
     if (!reader.ok()) return reader.status();
     return std::make_unique<Reader>(*this, *std::move(reader));
@@ -45,20 +48,22 @@ class SparingSource final : public RecordSource {
   }
 
  private:
-  class Reader final : public RecordReader {
+  class Reader final : public storage::RecordReader {
    public:
-    Reader(const SparingSource& source, std::unique_ptr<RecordReader> base)
+    Reader(const SparingSource& source,
+           std::unique_ptr<storage::RecordReader> base)
         : source_(source), base_(std::move(base)) {}
     absl::Status Read(
         int64_t index,
-        absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
-      return base_->Read(index, [&](const EncodedSample& sample) {
+        absl::FunctionRef<absl::Status(const storage::EncodedSample&)> visit)
+        override {
+      return base_->Read(index, [&](const storage::EncodedSample& sample) {
         std::vector<absl::Span<const uint8_t>> fields(sample.fields.begin(),
                                                       sample.fields.end());
         for (size_t i = 0; i < fields.size(); ++i) {
           if (!used_[i]) fields[i] = {};
         }
-        EncodedSample sparing = sample;
+        storage::EncodedSample sparing = sample;
         sparing.fields = fields;
         return visit(sparing);
       });
@@ -72,11 +77,11 @@ class SparingSource final : public RecordSource {
 
    private:
     const SparingSource& source_;
-    const std::unique_ptr<RecordReader> base_;
+    const std::unique_ptr<storage::RecordReader> base_;
     std::vector<bool> used_;
   };
 
-  const std::shared_ptr<const RecordSource> base_;
+  const std::shared_ptr<const storage::RecordSource> base_;
   const int heavy_;
   mutable Mutex mu_;
   mutable std::set<std::vector<bool>> used_ MR_GUARDED_BY(mu_);
@@ -129,4 +134,4 @@ TEST_F(UsedFieldsTest, WhatItsReadersHaveNoMemoryForIsRefusedAtOpen) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -21,7 +21,7 @@
 
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 inline std::string ThreadName() {
   char name[16] = {};
@@ -32,20 +32,21 @@ inline std::string ThreadName() {
 inline bool IsReader() { return ThreadName().starts_with("mr-reader"); }
 
 // What reading another source is like: a test's hook comes before every read.
-class WaitingSource final : public RecordSource {
+class WaitingSource final : public storage::RecordSource {
  public:
   using Hook = std::function<absl::Status(int64_t index)>;
 
-  WaitingSource(std::shared_ptr<const RecordSource> base, ReadWait wait,
-                Hook hook, uint32_t max_concurrent = 0)
+  WaitingSource(std::shared_ptr<const storage::RecordSource> base,
+                storage::ReadWait wait, Hook hook, uint32_t max_concurrent = 0)
       : base_(std::move(base)),
         wait_(wait),
         hook_(std::move(hook)),
         max_concurrent_(max_concurrent) {}
   const DatasetInfo& info() const override { return base_->info(); }
-  ReadWait read_wait() const override { return wait_; }
+  storage::ReadWait read_wait() const override { return wait_; }
   uint32_t max_concurrent_reads() const override { return max_concurrent_; }
-  absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override {
+  absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
+      const override {
     auto reader = base_->NewReader();
     if (!reader.ok()) return reader.status();
     return std::make_unique<Reader>(*this, *std::move(reader));
@@ -54,13 +55,15 @@ class WaitingSource final : public RecordSource {
   mutable std::atomic<uint64_t> prefetches{0};
 
  private:
-  class Reader final : public RecordReader {
+  class Reader final : public storage::RecordReader {
    public:
-    Reader(const WaitingSource& source, std::unique_ptr<RecordReader> base)
+    Reader(const WaitingSource& source,
+           std::unique_ptr<storage::RecordReader> base)
         : source_(source), base_(std::move(base)) {}
     absl::Status Read(
         int64_t index,
-        absl::FunctionRef<absl::Status(const EncodedSample&)> visit) override {
+        absl::FunctionRef<absl::Status(const storage::EncodedSample&)> visit)
+        override {
       if (absl::Status status = source_.hook_(index); !status.ok()) {
         return status;
       }
@@ -73,22 +76,23 @@ class WaitingSource final : public RecordSource {
 
    private:
     const WaitingSource& source_;
-    const std::unique_ptr<RecordReader> base_;
+    const std::unique_ptr<storage::RecordReader> base_;
   };
 
-  const std::shared_ptr<const RecordSource> base_;
-  const ReadWait wait_;
+  const std::shared_ptr<const storage::RecordSource> base_;
+  const storage::ReadWait wait_;
   const Hook hook_;
   const uint32_t max_concurrent_;
 };
 
 inline std::shared_ptr<const WaitingSource> Waiting(
-    std::shared_ptr<const RecordSource> base, WaitingSource::Hook hook,
-    ReadWait wait = ReadWait::kRead, uint32_t max_concurrent = 0) {
+    std::shared_ptr<const storage::RecordSource> base, WaitingSource::Hook hook,
+    storage::ReadWait wait = storage::ReadWait::kRead,
+    uint32_t max_concurrent = 0) {
   return std::make_shared<WaitingSource>(std::move(base), wait, std::move(hook),
                                          max_concurrent);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
 
 #endif  // MILLRACE_TESTS_SERVER_PIPELINE_WAITING_SOURCE_H_

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/plan/operator_catalog.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 class FakeOperators final : public OperatorCatalog {
  public:
@@ -56,6 +56,6 @@ class FakeOperators final : public OperatorCatalog {
   const std::string version_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_TESTS_SERVER_PLAN_FAKE_OPERATORS_H_

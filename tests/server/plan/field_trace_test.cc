@@ -16,7 +16,7 @@
 #include "server/plan/value_range.h"
 #include "tests/server/plan/list_outputs.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using ::testing::ElementsAre;
@@ -507,4 +507,4 @@ TEST_F(Trace, OperatorsMakeWhatTheySay) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

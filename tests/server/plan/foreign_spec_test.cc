@@ -12,7 +12,7 @@
 #include "server/plan/resolve.h"
 #include "server/plan/spec_check.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 DatasetInfo Photos() {
@@ -144,4 +144,4 @@ TEST(ForeignSpec, AnyBytesGetAnAnswer) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -5,7 +5,7 @@
 #include <bit>
 #include <set>
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 // A key that changes gives other batches: the values are part of the content
@@ -65,4 +65,4 @@ TEST(Keys, AvalancheFromEveryArgument) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

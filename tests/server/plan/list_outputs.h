@@ -10,7 +10,7 @@
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
 
-namespace millrace {
+namespace millrace::plan {
 
 // Gives a spec without outputs those that it can have: the tensors of the
 // dataset and the images that it decodes.
@@ -31,6 +31,6 @@ inline void ListOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::plan
 
 #endif  // MILLRACE_TESTS_SERVER_PLAN_LIST_OUTPUTS_H_

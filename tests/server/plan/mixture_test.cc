@@ -14,7 +14,7 @@
 #include "server/plan/plan.h"
 #include "server/plan/resolve.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 DatasetInfo Info(const std::string& name, int64_t samples) {
@@ -415,4 +415,4 @@ TEST_F(Mixture, ClassesMustAgreeWhereBothKnowThem) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

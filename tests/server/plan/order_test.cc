@@ -15,7 +15,7 @@
 #include "server/plan/permutation.h"
 #include "server/plan/subset.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 Source WithSubset(double from, double to, uint64_t seed) {
@@ -314,4 +314,4 @@ TEST(EpochOrder, BlockStaysWithinItsWindow) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

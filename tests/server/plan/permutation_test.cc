@@ -9,7 +9,7 @@
 
 #include "server/plan/keys.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 // Part of the content revision: another order is another revision.
@@ -223,4 +223,4 @@ TEST(Permutation, EpochsAndSeedsGiveUnrelatedOrders) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

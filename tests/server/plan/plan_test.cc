@@ -15,7 +15,7 @@
 #include "server/plan/presets.h"
 #include "server/plan/resolve.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 DatasetInfo Info(int64_t samples) {
@@ -320,4 +320,4 @@ TEST(PlanHash, DefaultValuesAreNotEncoded) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

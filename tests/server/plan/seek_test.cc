@@ -34,7 +34,7 @@ void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 struct Cost {
@@ -123,4 +123,4 @@ TEST(Seek, CostsTheSameAtAThousandMillionSamples) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 SourceSchedule Make(const std::vector<double>& weights, uint64_t samples) {
@@ -164,4 +164,4 @@ TEST(SourceSchedule, NeighboursAreOfIndependentSources) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_join.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using ::testing::AllOf;
@@ -247,4 +247,4 @@ TEST(SpecFile, ParsingForProgramsSaysFileLineAndColumn) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -23,7 +23,7 @@
 #include "server/plan/transforms/transforms.h"
 #include "tests/server/plan/list_outputs.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -88,7 +88,7 @@ DatasetInfo Charts() {
   return info;
 }
 
-absl::Status Resolve(const std::string& pipeline) {
+absl::Status augment::Resolve(const std::string& pipeline) {
   auto spec = ParseSpecText(
       absl::StrCat("sources { dataset: 'charts' } batch_size: 4\n", pipeline),
       "docs/transforms.md");
@@ -124,7 +124,7 @@ TEST(TransformsPage, EveryPipelineIsTakenAsItStands) {
   const auto pipelines = Pipelines(ReadPage());
   EXPECT_GT(pipelines.size(), 20u);
   for (const std::string& pipeline : pipelines) {
-    const absl::Status status = Resolve(pipeline);
+    const absl::Status status = augment::Resolve(pipeline);
     if (absl::StrContains(pipeline, "custom {")) {
       // Needs the library.
       EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
@@ -274,4 +274,4 @@ TEST(TransformsPage, EveryPictureIsThereAndSmall) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

@@ -13,7 +13,7 @@
 
 #include "server/plan/spec_check.h"
 
-namespace millrace {
+namespace millrace::plan {
 namespace {
 
 using ::testing::HasSubstr;
@@ -397,4 +397,4 @@ TEST(TransformKinds, LabelsAreFieldsOfWhatMixes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plan

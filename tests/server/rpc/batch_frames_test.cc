@@ -12,19 +12,19 @@
 #include "proto/wire/version.h"
 #include "server/rpc/compress_batch.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 class BatchFramesTest : public ::testing::Test {
  protected:
-  FilledBatch Batch(uint64_t bytes) {
+  batch::FilledBatch Batch(uint64_t bytes) {
     ByteBudget::Reservation reservation;
     EXPECT_TRUE(budget_.TryReserve(bytes, &reservation));
-    FilledBatch batch;
+    batch::FilledBatch batch;
     batch.header.set_step(5);
     batch.header.set_payload_bytes(bytes);
     batch.payload =
-        std::make_shared<BatchPayload>(bytes, std::move(reservation));
+        std::make_shared<batch::BatchPayload>(bytes, std::move(reservation));
     for (uint64_t i = 0; i < bytes; ++i) batch.payload->data()[i] = i * 13;
     return batch;
   }
@@ -35,11 +35,12 @@ class BatchFramesTest : public ::testing::Test {
 
 TEST_F(BatchFramesTest, CutsEverySizeWithoutCopying) {
   for (uint64_t bytes :
-       {uint64_t{0}, uint64_t{1}, kFrameDataBytes - 1, kFrameDataBytes,
-        kFrameDataBytes + 1, kFrameDataBytes + kFrameDataBytes / 4,
-        kFrameDataBytes + kFrameDataBytes / 4 + 1, 2 * kFrameDataBytes,
-        5 * kFrameDataBytes + 77}) {
-    FilledBatch batch = Batch(bytes);
+       {uint64_t{0}, uint64_t{1}, wire::kFrameDataBytes - 1,
+        wire::kFrameDataBytes, wire::kFrameDataBytes + 1,
+        wire::kFrameDataBytes + wire::kFrameDataBytes / 4,
+        wire::kFrameDataBytes + wire::kFrameDataBytes / 4 + 1,
+        2 * wire::kFrameDataBytes, 5 * wire::kFrameDataBytes + 77}) {
+    batch::FilledBatch batch = Batch(bytes);
     const uint8_t* const data = batch.payload->data();
     BatchFrames frames(std::move(batch), live_);
     uint64_t offset = 0;
@@ -53,8 +54,8 @@ TEST_F(BatchFramesTest, CutsEverySizeWithoutCopying) {
         views.emplace_back(reinterpret_cast<const char*>(slice.begin()),
                            slice.size());
       }
-      FrameView frame;
-      ASSERT_TRUE(ParseFrame(views, &frame).ok());
+      wire::FrameView frame;
+      ASSERT_TRUE(wire::ParseFrame(views, &frame).ok());
       EXPECT_EQ(frame.has_header, count == 0);
       if (count == 0) {
         EXPECT_EQ(frame.header.payload_bytes(), bytes);
@@ -70,24 +71,25 @@ TEST_F(BatchFramesTest, CutsEverySizeWithoutCopying) {
         }
         offset += piece.size();
       }
-      EXPECT_LE(frame.data_bytes, kFrameDataBytes + kFrameDataBytes / 4);
+      EXPECT_LE(frame.data_bytes,
+                wire::kFrameDataBytes + wire::kFrameDataBytes / 4);
       ++count;
     }
     EXPECT_EQ(offset, bytes);
     // No frame is a tiny rest.
-    EXPECT_LE(count, 1 + bytes / kFrameDataBytes);
+    EXPECT_LE(count, 1 + bytes / wire::kFrameDataBytes);
   }
   EXPECT_EQ(budget_.used(), 0);
 }
 
 TEST_F(BatchFramesTest, LastMessageKeepsThePayload) {
   auto frames =
-      std::make_unique<BatchFrames>(Batch(3 * kFrameDataBytes), live_);
+      std::make_unique<BatchFrames>(Batch(3 * wire::kFrameDataBytes), live_);
   std::vector<grpc::ByteBuffer> messages;
   while (!frames->done()) messages.push_back(frames->Next());
   frames.reset();
   while (!messages.empty()) {
-    EXPECT_EQ(budget_.used(), 3 * kFrameDataBytes);
+    EXPECT_EQ(budget_.used(), 3 * wire::kFrameDataBytes);
     EXPECT_FALSE(live_->AwaitNone(absl::ZeroDuration()));
     messages.pop_back();
   }
@@ -97,7 +99,7 @@ TEST_F(BatchFramesTest, LastMessageKeepsThePayload) {
 
 TEST_F(BatchFramesTest, FramesThatAreNotWantedGiveMemoryBack) {
   {
-    BatchFrames frames(Batch(3 * kFrameDataBytes), live_);
+    BatchFrames frames(Batch(3 * wire::kFrameDataBytes), live_);
     frames.Next();
   }
   EXPECT_EQ(budget_.used(), 0);
@@ -118,10 +120,10 @@ std::vector<uint8_t> Received(BatchFrames& frames, uint64_t bytes,
       views.emplace_back(reinterpret_cast<const char*>(slice.begin()),
                          slice.size());
     }
-    FrameView frame;
-    EXPECT_TRUE(ParseFrame(views, &frame).ok());
+    wire::FrameView frame;
+    EXPECT_TRUE(wire::ParseFrame(views, &frame).ok());
     EXPECT_EQ(frame.offset, received);
-    EXPECT_TRUE(CopyFrameData(frame, absl::MakeSpan(payload)).ok());
+    EXPECT_TRUE(wire::CopyFrameData(frame, absl::MakeSpan(payload)).ok());
     received += frame.payload_bytes();
   }
   EXPECT_EQ(received, bytes);
@@ -129,7 +131,7 @@ std::vector<uint8_t> Received(BatchFrames& frames, uint64_t bytes,
 }
 
 // The first half is easily compressed, the second one not at all.
-FilledBatch HalfNoise(FilledBatch batch) {
+FilledBatch HalfNoise(batch::FilledBatch batch) {
   uint64_t state = 1;
   for (uint64_t i = batch.payload->bytes() / 2; i < batch.payload->bytes();
        ++i) {
@@ -140,16 +142,17 @@ FilledBatch HalfNoise(FilledBatch batch) {
 }
 
 TEST_F(BatchFramesTest, CompressedBatchesComeOutAsTheyWere) {
-  for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{1000},
-                         kFrameDataBytes, 4 * kFrameDataBytes + 77}) {
-    FilledBatch batch = HalfNoise(Batch(bytes));
+  for (uint64_t bytes :
+       {uint64_t{0}, uint64_t{1}, uint64_t{1000}, wire::kFrameDataBytes,
+        4 * wire::kFrameDataBytes + 77}) {
+    batch::FilledBatch batch = HalfNoise(Batch(bytes));
     const std::vector<uint8_t> expected(batch.payload->data(),
                                         batch.payload->data() + bytes);
     BatchCompression compression = CompressBatch(batch);
     BatchFrames frames(std::move(batch), live_, std::move(compression));
     uint64_t wire_bytes = 0;
     EXPECT_EQ(Received(frames, bytes, &wire_bytes), expected) << bytes;
-    if (bytes > kFrameDataBytes) {
+    if (bytes > wire::kFrameDataBytes) {
       EXPECT_LT(wire_bytes, bytes * 6 / 10);
       EXPECT_GT(wire_bytes, bytes * 4 / 10);
     }
@@ -158,7 +161,7 @@ TEST_F(BatchFramesTest, CompressedBatchesComeOutAsTheyWere) {
 }
 
 TEST_F(BatchFramesTest, ImagesAreCompressedAsDifferencesOfTheirChannels) {
-  FilledBatch batch = Batch(64 * 64 * 3 + 64);
+  batch::FilledBatch batch = Batch(64 * 64 * 3 + 64);
   TensorHeader* image = batch.header.add_tensors();
   image->set_dtype(DTYPE_UINT8);
   for (int n : {64, 64, 3}) image->add_sample_shape(n);
@@ -170,8 +173,8 @@ TEST_F(BatchFramesTest, ImagesAreCompressedAsDifferencesOfTheirChannels) {
 }
 
 TEST_F(BatchFramesTest, APayloadThatOthersReadIsNotCompressed) {
-  FilledBatch batch = Batch(1000);
-  const std::shared_ptr<BatchPayload> other = batch.payload;
+  batch::FilledBatch batch = Batch(1000);
+  const std::shared_ptr<batch::BatchPayload> other = batch.payload;
   EXPECT_TRUE(CompressBatch(batch).empty());
   for (uint64_t i = 0; i < 1000; ++i) {
     ASSERT_EQ(other->data()[i], static_cast<uint8_t>(i * 13));
@@ -179,4 +182,4 @@ TEST_F(BatchFramesTest, APayloadThatOthersReadIsNotCompressed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

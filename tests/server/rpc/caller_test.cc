@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 TEST(CallerTest, AnIdTellsClientsApartAndThePortDoesNotMatter) {
@@ -31,4 +31,4 @@ TEST(CallerTest, RefusesAnIdThatIsTooLong) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -14,7 +14,7 @@
 #include "common/mutex.h"
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using Member = std::unique_ptr<ClientShares::Member>;
@@ -578,4 +578,4 @@ TEST(ClientSharesThreadsTest, CallsOnManyThreadsComeToTheirEnd) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -20,7 +20,7 @@
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 class ConnectionAcceptorTest : public ::testing::Test {
@@ -172,4 +172,4 @@ TEST_F(ConnectionAcceptorTest, StopClosesTheListeningSockets) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using std::chrono::milliseconds;
@@ -15,7 +15,7 @@ using std::chrono::seconds;
 TEST(FrameSizeTest, FramesThatGoThroughAreLarge) {
   FrameSize size;
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(size.bytes(), kFrameDataBytes);
+    EXPECT_EQ(size.bytes(), wire::kFrameDataBytes);
     size.Note(milliseconds(i == 1 ? 500 : 5));
   }
 }
@@ -32,8 +32,8 @@ TEST(FrameSizeTest, ASlowLinkFinishesAFrameInTime) {
   }
   EXPECT_EQ(size.bytes(), FrameSize::kMinBytes);
   for (int i = 0; i < 3; ++i) size.Note(milliseconds(5));
-  EXPECT_EQ(size.bytes(), kFrameDataBytes);
+  EXPECT_EQ(size.bytes(), wire::kFrameDataBytes);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using ::testing::HasSubstr;
@@ -31,4 +31,4 @@ TEST(ListenAddressTest, RefusesWhatIsNone) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

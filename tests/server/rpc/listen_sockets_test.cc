@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/listener.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using ::testing::HasSubstr;
@@ -124,4 +124,4 @@ TEST(ListenSocketsTest, AWildcardTakesIpv4AndTellsItsOwnAddress) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using std::chrono::seconds;
@@ -102,4 +102,4 @@ TEST_F(MemoryReturnTest, ABusyServerGivesBackAboveWhatItPromised) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

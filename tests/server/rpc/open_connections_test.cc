@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using ::testing::HasSubstr;
@@ -150,4 +150,4 @@ TEST(ConnectionLimitsTest, LeaveRoomForFiles) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -8,19 +8,20 @@
 #include "gtest/gtest.h"
 #include "proto/wire/version.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using ::testing::HasSubstr;
 
 TEST(CheckProtocolVersionTest, TakesWhatThisServerSpeaks) {
-  for (uint32_t v = kMinProtocolVersion; v <= kProtocolVersion; ++v) {
+  for (uint32_t v = wire::kMinProtocolVersion; v <= wire::kProtocolVersion;
+       ++v) {
     EXPECT_TRUE(CheckProtocolVersion(v).ok());
   }
 }
 
 TEST(CheckProtocolVersionTest, SaysWhichSideIsOld) {
-  const absl::Status newer = CheckProtocolVersion(kProtocolVersion + 1);
+  const absl::Status newer = CheckProtocolVersion(wire::kProtocolVersion + 1);
   EXPECT_EQ(newer.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(newer.message()), HasSubstr("upgrade the server"));
   EXPECT_EQ(CheckProtocolVersion(0).code(),
@@ -124,4 +125,4 @@ TEST_F(CheckPlanTest, EpochWithoutSteps) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -32,7 +32,7 @@
 #include "tests/testing/fake_engine.h"
 #include "tests/testing/rpc_client.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using testing::FakeEngine;
@@ -93,7 +93,7 @@ class RpcServerTest : public ::testing::Test {
     client_ = std::make_unique<RpcClient>(server_->address());
   }
 
-  OpenResponse Plan() {
+  OpenResponse plan::Plan() {
     auto plan = client_->Open(PipelineSpec(), 1);
     EXPECT_TRUE(plan.ok()) << plan.status();
     return plan.ok() ? *plan : OpenResponse();
@@ -125,8 +125,8 @@ class RpcServerTest : public ::testing::Test {
 
 TEST_F(RpcServerTest, OpenAnswersThePlan) {
   StartServer();
-  const OpenResponse plan = Plan();
-  EXPECT_EQ(plan.protocol_version(), kProtocolVersion);
+  const OpenResponse plan = plan::Plan();
+  EXPECT_EQ(plan.protocol_version(), wire::kProtocolVersion);
   EXPECT_EQ(plan.plan_hash(), "plan-a");
   EXPECT_EQ(plan.max_payload_bytes(), config_.payload_bytes);
   EXPECT_EQ(client_->Open(PipelineSpec(), 9).status().code(),
@@ -165,7 +165,7 @@ TEST_P(PayloadSizeTest, EveryStepComesOnceAndWhole) {
   config_.payload_bytes = GetParam();
   const uint64_t steps = config_.payload_bytes > kMiB ? 6 : 40;
   StartServer();
-  GetBatchesRequest request = RpcClient::Request(Plan(), 100, steps);
+  GetBatchesRequest request = RpcClient::Request(plan::Plan(), 100, steps);
   request.set_epoch(3);
   request.set_rank(1);
   request.set_world_size(2);
@@ -188,9 +188,9 @@ TEST_P(PayloadSizeTest, EveryStepComesOnceAndWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, PayloadSizeTest,
-                         ::testing::Values(0, 1, 1000, kFrameDataBytes,
-                                           kFrameDataBytes + 1,
-                                           3 * kFrameDataBytes + 5,
+                         ::testing::Values(0, 1, 1000, wire::kFrameDataBytes,
+                                           wire::kFrameDataBytes + 1,
+                                           3 * wire::kFrameDataBytes + 5,
                                            // two do not fit the budget
                                            9 * kMiB));
 
@@ -199,7 +199,8 @@ TEST_F(RpcServerTest, LongRangesAreAskedForInParts) {
   StartServer();
   std::vector<ReceivedBatch> batches;
   ASSERT_TRUE(
-      client_->GetBatches(RpcClient::Request(Plan(), 0, 5000), &batches).ok());
+      client_->GetBatches(RpcClient::Request(plan::Plan(), 0, 5000), &batches)
+          .ok());
   EXPECT_EQ(batches.size(), 5000);
   EXPECT_GT(engine_->runs_done(), 1);
 }
@@ -207,7 +208,7 @@ TEST_F(RpcServerTest, LongRangesAreAskedForInParts) {
 TEST_F(RpcServerTest, SeveralCallsAtOnce) {
   config_.payload_bytes = 300000;
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   std::vector<std::thread> threads;
   for (int i = 0; i < 6; ++i) {
     threads.emplace_back([&, i] {
@@ -225,7 +226,7 @@ TEST_F(RpcServerTest, SeveralCallsAtOnce) {
 
 TEST_F(RpcServerTest, RefusesWhatDoesNotFitThePlan) {
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   const auto refused = [&](absl::StatusCode code, const std::string& says,
                            const std::function<void(GetBatchesRequest*)>& set) {
     GetBatchesRequest request = RpcClient::Request(plan, 0, 1);
@@ -276,23 +277,23 @@ TEST_F(RpcServerTest, RefusesARequestThatIsNoMessage) {
 TEST_F(RpcServerTest, ARequestThatWasDamagedIsSaidToBe) {
   StartServer();
   OpenRequest open;
-  open.set_protocol_version(kProtocolVersion);
+  open.set_protocol_version(wire::kProtocolVersion);
   open.mutable_spec()->add_sources()->set_dataset("d");
   DescribeDatasetRequest describe;
   describe.set_dataset("d");
   ExplainBatchRequest explain;
-  *explain.mutable_batch() = RpcClient::Request(Plan(), 3, 1);
+  *explain.mutable_batch() = RpcClient::Request(plan::Plan(), 3, 1);
   const std::string methods = "/millrace.v1.DataService/";
   for (const auto& [method, good] :
-       {std::pair(methods + "Open", WithDigest(open.SerializeAsString())),
+       {std::pair(methods + "Open", wire::WithDigest(open.SerializeAsString())),
         std::pair(methods + "DescribeDataset",
-                  WithDigest(describe.SerializeAsString())),
-        std::pair(methods + "ListDatasets", WithDigest("")),
-        std::pair(methods + "GetStatus", WithDigest("")),
+                  wire::WithDigest(describe.SerializeAsString())),
+        std::pair(methods + "ListDatasets", wire::WithDigest("")),
+        std::pair(methods + "GetStatus", wire::WithDigest("")),
         std::pair(methods + "ExplainBatch",
-                  WithDigest(explain.SerializeAsString())),
+                  wire::WithDigest(explain.SerializeAsString())),
         std::pair(methods + "GetBatches",
-                  WithDigest(explain.batch().SerializeAsString()))}) {
+                  wire::WithDigest(explain.batch().SerializeAsString()))}) {
     SCOPED_TRACE(method);
     std::string response;
     const grpc::Status whole =
@@ -309,9 +310,10 @@ TEST_F(RpcServerTest, ARequestThatWasDamagedIsSaidToBe) {
   }
   // Of text that is not UTF-8 the request's digest says that it was sent so.
   std::string response;
-  const absl::Status mistake = FromGrpcStatus(CallRaw(
-      client_->channel(), methods + "Open",
-      WithDigest(std::string("\x12\x05\x1a\x03\x0a\x01\xff", 7)), &response));
+  const absl::Status mistake = FromGrpcStatus(
+      CallRaw(client_->channel(), methods + "Open",
+              wire::WithDigest(std::string("\x12\x05\x1a\x03\x0a\x01\xff", 7)),
+              &response));
   EXPECT_TRUE(absl::IsInvalidArgument(mistake)) << mistake;
   EXPECT_FALSE(GetErrorDetail(mistake).request_damaged());
 }
@@ -337,7 +339,7 @@ TEST_F(RpcServerTest, BatchesBeforeAnErrorArriveAndTheDetailToo) {
   StartServer();
   std::vector<ReceivedBatch> batches;
   const absl::Status status =
-      client_->GetBatches(RpcClient::Request(Plan(), 2, 100), &batches);
+      client_->GetBatches(RpcClient::Request(plan::Plan(), 2, 100), &batches);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(GetErrorDetail(status).retry_delay_ms(), 250);
   EXPECT_EQ(batches.size(), 3);
@@ -346,7 +348,7 @@ TEST_F(RpcServerTest, BatchesBeforeAnErrorArriveAndTheDetailToo) {
 TEST_F(RpcServerTest, ASlowReaderGetsAShareAndOthersGoOn) {
   config_.payload_bytes = kMiB;
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   RpcClient slow_client(server_->address());
   grpc::ClientContext context;
   auto slow = slow_client.stub().GetBatches(
@@ -377,7 +379,7 @@ TEST_F(RpcServerTest, SharesArePartsOfWhatTheBudgetHasForBatches) {
   ByteBudget::Reservation held;
   ASSERT_TRUE(budget_.TryReserve(10 * kMiB, &held));
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   RpcClient slow_client(server_->address());
   grpc::ClientContext context;
   auto slow = slow_client.stub().GetBatches(
@@ -407,7 +409,7 @@ TEST_F(RpcServerTest, BatchesOfASlowReaderAreTakenBackWhileOthersWait) {
   config_.batch_budget_bytes = budget_.capacity();
   ::testing::internal::CaptureStderr();
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   constexpr uint64_t kSteps = 5;
   // Alone a client may have two batches, beside another one each has one. The
   // first has taken all that there is, and reads nothing.
@@ -460,7 +462,7 @@ TEST_F(RpcServerTest, AShareThatSlowConnectionsFillIsNamedWithABudget) {
     options_.budget = &budget;
     ::testing::internal::CaptureStderr();
     StartServer();
-    const OpenResponse plan = Plan();
+    const OpenResponse plan = plan::Plan();
     std::vector<std::unique_ptr<v1::DataService::Stub>> clients;
     std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
     std::vector<std::unique_ptr<grpc::ClientReader<Frame>>> streams;
@@ -528,7 +530,7 @@ TEST_F(RpcServerTest, AClientGoesOnBesideSlowConnectionsOfItsAddress) {
   options_.budget = &budget;
   config_.batch_budget_bytes = budget.capacity();
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   constexpr size_t kFull = 12;   // batches: the share, 48 MiB
   constexpr size_t kBeside = 2;  // and 8 MiB, half of what is left
   struct Slow {
@@ -595,7 +597,7 @@ TEST_F(RpcServerTest, ACallOfASlowReaderEndsWhereEachSendsItsOnlyBatch) {
   ASSERT_TRUE(budget_.TryReserve(8 * kMiB, &held));
   config_.batch_budget_bytes = budget_.capacity();
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   const auto slow = NarrowClient(server_->address());
   grpc::ClientContext contexts[2];
   std::unique_ptr<grpc::ClientReader<Frame>> streams[2];
@@ -630,7 +632,7 @@ TEST_F(RpcServerTest, TooManyStreamsAreRefusedWithADelay) {
   config_.payload_bytes = kMiB;
   options_.max_streams = 2;
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   grpc::ClientContext contexts[2];
   std::unique_ptr<grpc::ClientReader<Frame>> streams[2];
   Frame frame;
@@ -655,8 +657,8 @@ TEST_F(RpcServerTest, ASlowReaderStillGetsEverything) {
   config_.payload_bytes = 100000;
   StartServer();
   grpc::ClientContext context;
-  auto reader =
-      client_->stub().GetBatches(&context, RpcClient::Request(Plan(), 0, 300));
+  auto reader = client_->stub().GetBatches(
+      &context, RpcClient::Request(plan::Plan(), 0, 300));
   Frame frame;
   uint64_t batches = 0;
   while (reader->Read(&frame)) {
@@ -673,7 +675,7 @@ TEST_F(RpcServerTest, AStuckReaderIsCancelledAndItsMemoryFreed) {
   StartServer();
   grpc::ClientContext context;
   auto stuck = client_->stub().GetBatches(
-      &context, RpcClient::Request(Plan(), 0, 100000));
+      &context, RpcClient::Request(plan::Plan(), 0, 100000));
   Frame frame;
   ASSERT_TRUE(stuck->Read(&frame));
   // It takes nothing until the server has had enough.
@@ -697,7 +699,7 @@ TEST_F(RpcServerTest, AStuckReaderIsCancelledAndItsMemoryFreed) {
 TEST_F(RpcServerTest, ACancelledCallGivesItsMemoryBack) {
   config_.payload_bytes = kMiB;
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   for (int round = 0; round < 20; ++round) {
     grpc::ClientContext context;
     auto reader = client_->stub().GetBatches(
@@ -717,7 +719,7 @@ TEST_F(RpcServerTest, ACancelledCallGivesItsMemoryBack) {
 TEST_F(RpcServerTest, AClientThatIsGoneGivesItsMemoryBack) {
   config_.payload_bytes = kMiB;
   StartServer();
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
   auto gone = std::make_unique<RpcClient>(server_->address());
   auto context = std::make_unique<grpc::ClientContext>();
   auto reader = gone->stub().GetBatches(context.get(),
@@ -734,10 +736,11 @@ TEST_F(RpcServerTest, StatusCounts) {
   StartServer();
   std::vector<ReceivedBatch> batches;
   ASSERT_TRUE(
-      client_->GetBatches(RpcClient::Request(Plan(), 0, 10), &batches).ok());
+      client_->GetBatches(RpcClient::Request(plan::Plan(), 0, 10), &batches)
+          .ok());
   auto status = client_->GetStatus();
   ASSERT_TRUE(status.ok());
-  EXPECT_EQ(status->protocol_version(), kProtocolVersion);
+  EXPECT_EQ(status->protocol_version(), wire::kProtocolVersion);
   EXPECT_EQ(status->content_revision(), 7);
   EXPECT_EQ(status->decoder_digest(), "decoders-a");
   EXPECT_EQ(status->batches_sent(), 10);
@@ -761,7 +764,7 @@ TEST_F(RpcServerTest, DescribesItsDatasets) {
   field->set_kind(FIELD_KIND_TENSOR);
   field->set_dtype(DTYPE_INT64);
   const std::string zero(8, '\0');
-  config_.catalog["digits"] = NewMemorySource(info, {{zero}, {zero}});
+  config_.catalog["digits"] = storage::NewMemorySource(info, {{zero}, {zero}});
   StartServer();
   {
     grpc::ClientContext context;
@@ -831,11 +834,11 @@ TEST_F(RpcServerTest, ShutdownLetsStreamsFinish) {
   options_.shutdown_grace = absl::Seconds(60);
   StartServer();
   grpc::ClientContext context;
-  auto reader =
-      client_->stub().GetBatches(&context, RpcClient::Request(Plan(), 0, 60));
+  auto reader = client_->stub().GetBatches(
+      &context, RpcClient::Request(plan::Plan(), 0, 60));
   Frame frame;
   ASSERT_TRUE(reader->Read(&frame));
-  const OpenResponse plan = Plan();
+  const OpenResponse plan = plan::Plan();
 
   std::thread stop([&] { server_->Shutdown(); });
   ASSERT_TRUE(Eventually([&] {
@@ -863,7 +866,7 @@ TEST_F(RpcServerTest, ShutdownEndsStreamsThatDoNotFinish) {
   StartServer();
   grpc::ClientContext context;
   auto reader = client_->stub().GetBatches(
-      &context, RpcClient::Request(Plan(), 0, 100000));
+      &context, RpcClient::Request(plan::Plan(), 0, 100000));
   Frame frame;
   ASSERT_TRUE(reader->Read(&frame));
   server_->Shutdown();
@@ -894,4 +897,4 @@ TEST_F(RpcServerTest, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

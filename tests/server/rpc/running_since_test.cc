@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using std::chrono::seconds;
@@ -31,4 +31,4 @@ TEST(RunningSinceTest, TimeStartsAgainAfterAPause) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -17,7 +17,7 @@
 #include "tests/testing/fake_engine.h"
 #include "tests/testing/listener.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 std::unique_ptr<Probe> ProbeOf(int port, int* announced) {
@@ -85,4 +85,4 @@ TEST(ServerProbeTest, NobodyListens) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

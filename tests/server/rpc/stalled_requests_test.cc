@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 constexpr char kPeer[] = "ipv4:10.0.0.7:5000";
@@ -80,4 +80,4 @@ TEST(PlainPeerTest, IsThatOfTheAcceptLoop) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace millrace {
+namespace millrace::rpc {
 namespace {
 
 using std::chrono::milliseconds;
@@ -131,4 +131,4 @@ TEST_F(WatchdogTest, AProbeThatCannotBeMadeSaysNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::rpc

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 absl::Span<const uint8_t> Bytes(absl::string_view text) {
@@ -83,4 +83,4 @@ TEST(ContentHashTest, TheFingerprintSeesEveryPartOfTheSchema) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

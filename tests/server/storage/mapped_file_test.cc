@@ -12,7 +12,7 @@
 
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -151,4 +151,4 @@ TEST_F(MappedFileTest, AMissingFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

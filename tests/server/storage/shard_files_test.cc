@@ -10,7 +10,7 @@
 #include "proto/dataset.pb.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::ElementsAre;
@@ -63,4 +63,4 @@ TEST(ShardFiles, NamesTheShardThatHasChanged) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -8,7 +8,7 @@
 
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -174,4 +174,4 @@ TEST(NumberedNameTest, ASetMustBeWholeAndOne) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

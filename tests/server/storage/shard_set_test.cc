@@ -8,7 +8,7 @@
 #include "server/storage/content_hash.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -113,4 +113,4 @@ TEST(ShardSetTest, DamagedMetadataIsDataLoss) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

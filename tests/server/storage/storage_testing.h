@@ -14,7 +14,7 @@
 #include "server/storage/dataset_writer.h"
 #include "server/storage/record_source.h"
 
-namespace millrace {
+namespace millrace::storage {
 
 // A new empty folder, removed with all that is in it.
 class TempFolder {
@@ -46,7 +46,7 @@ DatasetInfo EveryKindDataset(int64_t samples);
 Samples EveryKindSamples(int64_t samples);
 
 template <typename T>
-std::string Scalar(T value) {
+std::string monitoring::Scalar(T value) {
   return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
@@ -60,6 +60,6 @@ absl::StatusOr<Samples> ReadAll(const RecordSource& source);
 // The formats that this program was built with: "lmdb", "parquet".
 std::vector<std::string> Schemes();
 
-}  // namespace millrace
+}  // namespace millrace::storage
 
 #endif  // MILLRACE_TESTS_SERVER_STORAGE_STORAGE_TESTING_H_

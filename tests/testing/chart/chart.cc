@@ -43,14 +43,16 @@ bool InFigure(int figure, int dx, int dy, int size) {
   }
 }
 
-Rgb FigureColor(int figure, int dx, int dy) {
+picture::Rgb FigureColor(int figure, int dx, int dy) {
   switch (figure) {
     case 0:
-      return dx * dx + dy * dy < 40 ? Rgb{250, 250, 250} : Rgb{200, 40, 50};
+      return dx * dx + dy * dy < 40 ? picture::Rgb{250, 250, 250}
+                                    : picture::Rgb{200, 40, 50};
     case 1:
       return {30, 90, 190};
     default:
-      return (dx + 1000) / 5 % 2 == 0 ? Rgb{20, 20, 20} : Rgb{240, 220, 60};
+      return (dx + 1000) / 5 % 2 == 0 ? picture::Rgb{20, 20, 20}
+                                      : picture::Rgb{240, 220, 60};
   }
 }
 
@@ -69,7 +71,7 @@ absl::Span<const uint8_t> AsBytes(const std::string& text) {
 
 Chart DrawChart(int variant) {
   Chart chart;
-  chart.image = RgbImage(kChartWidth, kChartHeight);
+  chart.image = picture::RgbImage(kChartWidth, kChartHeight);
   chart.mask.assign(kChartWidth * kChartHeight, 0);
   chart.boxes.assign(kBoxes * 4, 0);
   for (int y = 0; y < kChartHeight; ++y) {
@@ -104,9 +106,9 @@ Chart DrawChart(int variant) {
   }
   for (int y = 0; y < 21; ++y) {
     for (int x = 0; x < 15; ++x) {
-      chart.image.Set(
-          8 + x, 8 + y,
-          InLetter(x / 3, y / 3) ? Rgb{0, 0, 0} : Rgb{255, 255, 255});
+      chart.image.Set(8 + x, 8 + y,
+                      InLetter(x / 3, y / 3) ? picture::Rgb{0, 0, 0}
+                                             : picture::Rgb{255, 255, 255});
     }
   }
   return chart;
@@ -137,15 +139,15 @@ absl::Status WriteChartDataset(absl::string_view uri, int samples) {
   }
   info.set_train_preset("imagenet_train");
   info.set_eval_preset("imagenet_eval");
-  MR_ASSIGN_OR_RETURN(auto writer,
-                      DatasetWriter::Create(uri, info, {.overwrite = true}));
+  MR_ASSIGN_OR_RETURN(auto writer, storage::DatasetWriter::Create(
+                                       uri, info, {.overwrite = true}));
   for (int i = 0; i < samples; ++i) {
     const Chart chart = DrawChart(i);
     std::string image, mask, corners, index;
+    MR_RETURN_IF_ERROR(data_tool::EncodePng(chart.image.bytes(), kChartHeight,
+                                            kChartWidth, 3, &image));
     MR_RETURN_IF_ERROR(
-        EncodePng(chart.image.bytes(), kChartHeight, kChartWidth, 3, &image));
-    MR_RETURN_IF_ERROR(
-        EncodePng(chart.mask, kChartHeight, kChartWidth, 1, &mask));
+        data_tool::EncodePng(chart.mask, kChartHeight, kChartWidth, 1, &mask));
     AppendBytes(chart.boxes.data(), chart.boxes.size() * sizeof(float),
                 corners);
     const int64_t number = chart.label;

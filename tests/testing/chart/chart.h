@@ -22,7 +22,7 @@ inline constexpr int kChartWidth = 240;
 inline constexpr int kChartHeight = 180;
 
 struct Chart {
-  RgbImage image;
+  picture::RgbImage image;
   std::vector<uint8_t> mask;  // kChartHeight x kChartWidth
   std::vector<float> boxes;   // 4 boxes, the last one padding
   int label = 0;              // 0 disc, 1 triangle, 2 stripes: the largest

@@ -19,7 +19,7 @@
 
 #include "trainer/ddp/replicas.h"
 
-namespace millrace {
+namespace millrace::ddp {
 namespace {
 
 using ::testing::AllOf;
@@ -44,13 +44,13 @@ std::vector<absl::Status> OnAll(
   std::vector<std::thread> ranks;
   for (uint32_t rank = 0; rank < world; ++rank) {
     ranks.emplace_back([&, rank] {
-      const RankEnv env = {.rank = rank,
-                           .world_size = world,
-                           .local_rank = rank,
-                           .local_world_size = world,
-                           .master_address = "127.0.0.1",
-                           .master_port = ntohs(address.sin_port),
-                           .master_fd = rank == 0 ? fd : -1};
+      const trainer::RankEnv env = {.rank = rank,
+                                    .world_size = world,
+                                    .local_rank = rank,
+                                    .local_world_size = world,
+                                    .master_address = "127.0.0.1",
+                                    .master_port = ntohs(address.sin_port),
+                                    .master_fd = rank == 0 ? fd : -1};
       auto joined = Communicator::Join(
           env, {.timeout = absl::Minutes(1), .call_timeout = absl::Minutes(1)});
       if (!joined.ok()) {
@@ -207,4 +207,4 @@ TEST(Replicas, AreEqualOrTheDifferenceIsNamed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::ddp

@@ -15,7 +15,7 @@
 #include "trainer/ddp/local_address.h"
 #include "trainer/ddp/replica_check.h"
 
-namespace millrace {
+namespace millrace::ddp {
 namespace {
 
 using ::testing::AllOf;
@@ -287,4 +287,4 @@ TEST(DifferenceOfRanks, NamesRanksAndTheFirstValue) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::ddp

@@ -15,7 +15,7 @@
 #include "tests/trainer/monitoring/event_reader.h"
 #include "trainer/monitoring/crc32c.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 using ::millrace::testing::EventContent;
@@ -187,4 +187,4 @@ TEST(EventFile, SaysWhereItCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::monitoring

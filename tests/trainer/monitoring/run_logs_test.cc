@@ -14,7 +14,7 @@
 #include "trainer/monitoring/resource_usage.h"
 #include "trainer/monitoring/step_timer.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 using ::testing::HasSubstr;
@@ -138,4 +138,4 @@ TEST(DeviceLoad, AsksTheDriversLibrary) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::monitoring

@@ -8,7 +8,7 @@
 #include "trainer/monitoring/step_profiler.h"
 #include "trainer/progress.h"
 
-namespace millrace {
+namespace millrace::monitoring {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -18,7 +18,8 @@ double SecondsSince(Clock::time_point start) {
 }
 
 TEST(RunMonitor, LeavesOutWhatIsNotTheRuns) {
-  Progress progress({.enabled = false, .terminal = false, .log_every = 0});
+  trainer::Progress progress(
+      {.enabled = false, .terminal = false, .log_every = 0});
   auto monitor = RunMonitor::Make({.device = c10::kCPU}, progress,
                                   [] { return RunMonitor::Counters(); });
   ASSERT_TRUE(monitor.ok()) << monitor.status();
@@ -35,7 +36,7 @@ TEST(RunMonitor, LeavesOutWhatIsNotTheRuns) {
       left_out += SecondsSince(began);
     });
   }
-  const RunTimes times = (*monitor)->EndEpoch().times;
+  const diagnosis::RunTimes times = (*monitor)->EndEpoch().times;
   EXPECT_EQ(times.steps, 2u);
   EXPECT_EQ(times.samples, 16u);
   EXPECT_GE(left_out, 0.04);
@@ -46,7 +47,8 @@ TEST(RunMonitor, LeavesOutWhatIsNotTheRuns) {
 
 // The wait that ended a run was missing in its times.
 TEST(RunMonitor, CountsTheLastWaitOfAnUnfinishedEpoch) {
-  Progress progress({.enabled = false, .terminal = false, .log_every = 0});
+  trainer::Progress progress(
+      {.enabled = false, .terminal = false, .log_every = 0});
   RunMonitor::Counters counters;
   auto monitor = RunMonitor::Make({.device = c10::kCPU}, progress,
                                   [&counters] { return counters; });
@@ -57,7 +59,7 @@ TEST(RunMonitor, CountsTheLastWaitOfAnUnfinishedEpoch) {
   (*monitor)->BeginStep();
   (*monitor)->timer().Enter(StepPart::kData);
   counters.loader.wait_seconds = 12;
-  const RunTimes times = (*monitor)->EndUnfinishedEpoch().times;
+  const diagnosis::RunTimes times = (*monitor)->EndUnfinishedEpoch().times;
   EXPECT_EQ(times.steps, 1u);
   EXPECT_EQ(times.samples, 8u);
   EXPECT_DOUBLE_EQ(times.data_seconds, 12);
@@ -71,4 +73,4 @@ TEST(StepProfiler, NamesTheStepsOfItsTrace) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::monitoring

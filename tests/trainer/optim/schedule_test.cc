@@ -10,7 +10,7 @@
 #include "tests/trainer/optim/golden.h"
 #include "trainer/optim/batch_groups.h"
 
-namespace millrace {
+namespace millrace::optim {
 namespace {
 
 using Kind = Schedule::Kind;
@@ -117,4 +117,4 @@ TEST(BatchGroups, LargerThanTheEpochAreTheEpoch) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::optim

@@ -23,7 +23,7 @@
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/precision.h"
 
-namespace millrace {
+namespace millrace::optim {
 namespace {
 
 using ::testing::HasSubstr;
@@ -232,7 +232,7 @@ TEST(GradScaler, SkipsAndScalesAsPythons) {
 TEST(Updater, UnscalesBeforeItClips) {
   const auto after_one_step = [](double scale) {
     Weights weights;
-    TrainerConfig config;
+    trainer::TrainerConfig config;
     config.optimizer = "sgd";
     config.lr = 0.5;
     config.clip_grad_norm = 0.5;
@@ -252,7 +252,7 @@ TEST(Updater, UnscalesBeforeItClips) {
 
 TEST(Updater, SaysWhenNothingIsLeftOfTheLossScale) {
   Weights weights;
-  TrainerConfig config;
+  trainer::TrainerConfig config;
   config.precision = "float16";
   config.ema = 0.9;
   Updater updater(UpdaterOptions(config, BatchGroups(1, 1)), weights.all(),
@@ -276,7 +276,7 @@ TEST(Updater, SaysWhenNothingIsLeftOfTheLossScale) {
 // Whoever writes a checkpoint has to know.
 TEST(Updater, SaysThatAStepFailedAfterItHadChangedWeights) {
   Weights weights;
-  TrainerConfig config;
+  trainer::TrainerConfig config;
   config.ema = 0.9;
   Updater updater(UpdaterOptions(config, BatchGroups(1, 1)), weights.all(),
                   torch::kCPU);
@@ -299,7 +299,7 @@ TEST(Updater, SaysThatAStepFailedAfterItHadChangedWeights) {
 
 TEST(Updater, IsNotInterruptedByWhatFailsBeforeTheWeightsChange) {
   Weights weights;
-  TrainerConfig config;
+  trainer::TrainerConfig config;
   config.precision = "float16";
   Updater updater(UpdaterOptions(config, BatchGroups(1, 1)), weights.all(),
                   torch::kCPU);
@@ -315,12 +315,12 @@ TEST(Updater, IsNotInterruptedByWhatFailsBeforeTheWeightsChange) {
 TEST(LabelSmoothing, IsPythons) {
   const torch::Tensor logits = Tensor("logits", {4, 5});
   const torch::Tensor target = torch::tensor({1, -100, 4, 0}, torch::kLong);
-  EXPECT_NEAR(SumOfLosses(logits, target, 0.1).item<double>(),
+  EXPECT_NEAR(trainer::SumOfLosses(logits, target, 0.1).item<double>(),
               Numbers()["smooth_hard"][0], 1e-5);
   // A row that does not count adds nothing.
   torch::Tensor shares = Tensor("shares", {4, 5});
   shares[3].zero_();
-  EXPECT_NEAR(SumOfLosses(logits, shares, 0.1).item<double>(),
+  EXPECT_NEAR(trainer::SumOfLosses(logits, shares, 0.1).item<double>(),
               Numbers()["smooth_soft_first_three"][0], 1e-5);
 }
 
@@ -359,4 +359,4 @@ TEST(Precision, LowersProductsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::optim

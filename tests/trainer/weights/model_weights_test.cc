@@ -16,7 +16,7 @@
 #include "tests/testing/subprocess.h"
 #include "tests/trainer/weights/golden_weights.h"
 
-namespace millrace {
+namespace millrace::weights {
 namespace {
 
 using ::millrace::testing::GoldenTensor;
@@ -139,4 +139,4 @@ TEST(ModelWeights, KeepTheOldFileWhenAValueIsNoNumber) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::weights

@@ -13,7 +13,7 @@
 #include "tests/server/pipeline/engine_fixture.h"
 #include "tests/testing/sanitizer.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 TEST(PipelineBytes, AreAnUpperEstimateOfWhatItTakes) {
@@ -75,4 +75,4 @@ TEST(PipelineBytes, AreAnUpperEstimateOfWhatItTakes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -20,7 +20,7 @@
 #include "server/pipeline/reading/batch_reads.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::HasSubstr;
@@ -90,7 +90,7 @@ TEST_F(ReadAheadTest, ASourceIsNotReadByMoreThanItAllows) {
                               inside.fetch_sub(1);
                               return absl::OkStatus();
                             },
-                            ReadWait::kRead, /*max_concurrent=*/3)}});
+                            storage::ReadWait::kRead, /*max_concurrent=*/3)}});
   RunAll(*engine, "sources { dataset: 'numbers' } batch_size: 10");
   // Three that read ahead and two workers, should they read as well.
   EXPECT_LE(most.load(), 5);
@@ -262,7 +262,8 @@ TEST_F(ReadAheadTest, WhatIsThereAlreadyIsReadByTheWorkers) {
 
 TEST_F(ReadAheadTest, PagesThatAreWaitedForAreTouchedAhead) {
   const auto source = Waiting(
-      Numbers(100), [](int64_t) { return absl::OkStatus(); }, ReadWait::kPages);
+      Numbers(100), [](int64_t) { return absl::OkStatus(); },
+      storage::ReadWait::kPages);
   auto engine = Make(2, 4, {{"numbers", source}});
   const std::string text = "sources { dataset: 'numbers' } batch_size: 10";
   const auto before = RunAll(*engine, text);
@@ -298,8 +299,8 @@ TEST_F(ReadAheadTest, ManyRunsShareTheThreads) {
 }
 
 // One sample fills the room for those that were read ahead.
-std::shared_ptr<const RecordSource> Large(int64_t samples,
-                                          int64_t bytes = 20 << 10) {
+std::shared_ptr<const storage::RecordSource> Large(int64_t samples,
+                                                   int64_t bytes = 20 << 10) {
   DatasetInfo info;
   Field& x = *info.mutable_schema()->add_fields();
   x.set_name("x");
@@ -310,7 +311,7 @@ std::shared_ptr<const RecordSource> Large(int64_t samples,
   for (int64_t i = 0; i < samples; ++i) {
     all.push_back({std::string(bytes, static_cast<char>('a' + i % 26))});
   }
-  return NewMemorySource(info, std::move(all));
+  return storage::NewMemorySource(info, std::move(all));
 }
 
 TEST_F(ReadAheadTest, SamplesOfAWholeTaskAreReady) {
@@ -321,11 +322,12 @@ TEST_F(ReadAheadTest, SamplesOfAWholeTaskAreReady) {
       Open(*engine, "sources { dataset: 'large' } batch_size: 4"));
   const auto rows = pipeline->plan().steps().Rows(0, 0, 1);
   ASSERT_TRUE(rows.ok());
-  const BatchLayout::Placed placed = pipeline->layout().ForRows(rows->rows);
+  const batch::BatchLayout::Placed placed =
+      pipeline->layout().ForRows(rows->rows);
   std::vector<uint8_t> payload(placed.payload_bytes());
   const BatchSlice slice =
       SliceOf(*pipeline, 0, 0, *rows, placed, payload.data());
-  const Plan::Epoch epoch = pipeline->plan().ForEpoch(0);
+  const plan::Plan::Epoch epoch = pipeline->plan().ForEpoch(0);
   SampleBuffers buffers(1 << 20);
   ReadGates gates;
   WorkerState reader;
@@ -361,11 +363,11 @@ class FirstBatch {
 
  private:
   const std::shared_ptr<const BuiltPipeline> pipeline_;
-  const StepRows rows_;
-  const BatchLayout::Placed placed_;
+  const plan::StepRows rows_;
+  const batch::BatchLayout::Placed placed_;
   std::vector<uint8_t> payload_;
   const BatchSlice slice_;
-  const Plan::Epoch epoch_;
+  const plan::Plan::Epoch epoch_;
 
  public:
   BatchReads reads;
@@ -571,4 +573,4 @@ TEST(ReadAhead, TakesNothingAfterItsEnd) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

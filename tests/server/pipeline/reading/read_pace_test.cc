@@ -2,19 +2,19 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr uint64_t kMicro = 1000;
 
 TEST(ReadPace, MemoryAndPagesAreReadWhereTheyAreUsedAtFirst) {
-  EXPECT_FALSE(ReadPace(ReadWait::kNever).ahead());
-  EXPECT_FALSE(ReadPace(ReadWait::kPages).ahead());
-  EXPECT_TRUE(ReadPace(ReadWait::kRead).ahead());
+  EXPECT_FALSE(ReadPace(storage::ReadWait::kNever).ahead());
+  EXPECT_FALSE(ReadPace(storage::ReadWait::kPages).ahead());
+  EXPECT_TRUE(ReadPace(storage::ReadWait::kRead).ahead());
 }
 
 TEST(ReadPace, SamplesThatMakeNobodyWaitAreNotReadAhead) {
-  ReadPace pace(ReadWait::kRead);
+  ReadPace pace(storage::ReadWait::kRead);
   pace.NoteWork(1000, 1000 * 400 * kMicro);
   pace.NoteWait(255, 0);
   EXPECT_TRUE(pace.ahead());  // too few to tell
@@ -27,7 +27,7 @@ TEST(ReadPace, SamplesThatMakeNobodyWaitAreNotReadAhead) {
 }
 
 TEST(ReadPace, ATenthOfTheTimeSpentWaitingIsEnough) {
-  ReadPace pace(ReadWait::kPages);
+  ReadPace pace(storage::ReadWait::kPages);
   pace.NoteWork(256, 256 * 400 * kMicro);
   pace.NoteWait(256, 256 * 30 * kMicro);
   EXPECT_FALSE(pace.ahead());
@@ -44,11 +44,11 @@ TEST(ReadPace, ATenthOfTheTimeSpentWaitingIsEnough) {
 }
 
 TEST(ReadPace, OneLongWaitIsEnoughToTell) {
-  ReadPace pace(ReadWait::kPages);
+  ReadPace pace(storage::ReadWait::kPages);
   pace.NoteWork(1, 30'000 * kMicro);
   pace.NoteWait(1, 25'000 * kMicro);
   EXPECT_TRUE(pace.ahead());
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -12,7 +12,7 @@
 
 #include "common/mutex.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 absl::Span<const uint8_t> Bytes(const std::string& text) {
@@ -41,13 +41,14 @@ FetchedSample* Copy(PlanBuffers& buffers,
 
 std::vector<std::string> Fields(FetchedSample* sample) {
   std::vector<std::string> fields;
-  const absl::Status status = sample->Visit([&](const EncodedSample& read) {
-    EXPECT_EQ(read.shard, 3);
-    for (const auto& field : read.fields) {
-      fields.emplace_back(field.begin(), field.end());
-    }
-    return absl::OkStatus();
-  });
+  const absl::Status status =
+      sample->Visit([&](const storage::EncodedSample& read) {
+        EXPECT_EQ(read.shard, 3);
+        for (const auto& field : read.fields) {
+          fields.emplace_back(field.begin(), field.end());
+        }
+        return absl::OkStatus();
+      });
   EXPECT_TRUE(status.ok()) << status;
   return fields;
 }
@@ -78,7 +79,7 @@ TEST(SampleBuffers, RoomCanBeAwaitedBetweenTwoTries) {
   FetchedSample* first = Copy(buffers, {large});
   buffers.Ready({&first, 1});  // now others wait for its room
   const absl::Span<const uint8_t> fields[] = {Bytes(large)};
-  const EncodedSample sample = {.fields = fields, .shard = 3};
+  const storage::EncodedSample sample = {.fields = fields, .shard = 3};
   FetchedSample* second = nullptr;
   std::latch tried(1);
   std::thread reader([&] {
@@ -107,7 +108,7 @@ TEST(SampleBuffers, AFailureIsThatOfTheRead) {
     SampleBuffers::Turn turn(buffers, buffers.plan);
     sample = turn.Fail(absl::DataLossError("the disk is gone"));
   }
-  const absl::Status status = sample->Visit([](const EncodedSample&) {
+  const absl::Status status = sample->Visit([](const storage::EncodedSample&) {
     ADD_FAILURE();
     return absl::OkStatus();
   });
@@ -262,7 +263,8 @@ TEST(SampleBuffers, SamplesOfATaskThatLacksOneStayWithinTheBound) {
   buffers.Give(next);
 }
 
-// The thread inside the visit of a source with a gate tries, then waits outside.
+// The thread inside the visit of a source with a gate tries, then waits
+// outside.
 TEST(SampleBuffers, AwaitRoomEndsWhereNoRoomIsSureToCome) {
   PlanBuffers buffers(4096);
   const std::string large(1500, 'x');
@@ -480,4 +482,4 @@ TEST_F(PlansTest, NobodyWaitsForEver) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -17,7 +17,7 @@
 #include "tests/server/pipeline/engine_fixture.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr int64_t kSamples = 90;
@@ -40,7 +40,7 @@ int Readers() {
 class StoredReadAheadTest : public EngineFixture {
  protected:
   StoredReadAheadTest() {
-    DatasetWriter::Options shards;
+    storage::DatasetWriter::Options shards;
     shards.shards = 3;
     Samples samples = ImageSamples(kSamples);
     // The stage of these tests takes no empty image.
@@ -56,7 +56,7 @@ class StoredReadAheadTest : public EngineFixture {
   DatasetCatalog Catalog() const {
     DatasetCatalog catalog;
     for (const auto& [scheme, uri] : uris_) {
-      auto source = OpenRecordSource(uri, {});
+      auto source = storage::OpenRecordSource(uri, {});
       EXPECT_TRUE(source.ok()) << source.status();
       catalog[scheme] = *std::move(source);
     }
@@ -122,4 +122,4 @@ TEST_F(StoredReadAheadTest, AMixtureOfBoth) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

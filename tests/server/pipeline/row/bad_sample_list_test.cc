@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/error_detail.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 absl::Status Bad(const std::string& dataset, int64_t sample,
@@ -91,4 +91,4 @@ TEST(BadSampleList, ManyThreadsMayAddAtOnce) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -17,13 +17,13 @@
 #include "server/plan/keys.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class Lines final : public ParameterLog {
+class Lines final : public augment::ParameterLog {
  public:
   void BeginSample(int64_t index, uint64_t key) override {
     lines.push_back(absl::StrCat("sample ", index, " key ", key));
@@ -38,7 +38,7 @@ class Lines final : public ParameterLog {
 };
 
 // "image" uint8 [9, 11, 3] and a label of 10 classes; all different.
-std::shared_ptr<const RecordSource> RawImages(int samples) {
+std::shared_ptr<const storage::RecordSource> RawImages(int samples) {
   DatasetInfo info;
   Field& image = *info.mutable_schema()->add_fields();
   image.set_name("image");
@@ -54,11 +54,11 @@ std::shared_ptr<const RecordSource> RawImages(int samples) {
   for (int i = 0; i < samples; ++i) {
     std::string pixels(9 * 11 * 3, '\0');
     for (size_t k = 0; k < pixels.size(); ++k) {
-      pixels[k] = static_cast<char>(Mix64(i * 1000 + k));
+      pixels[k] = static_cast<char>(plan::Mix64(i * 1000 + k));
     }
     all.push_back({pixels, Int64Bytes(i % 10)});
   }
-  return NewMemorySource(info, std::move(all));
+  return storage::NewMemorySource(info, std::move(all));
 }
 
 class ExplainTest : public testing::Test {
@@ -97,7 +97,7 @@ class ExplainTest : public testing::Test {
 
 // What the decoders make is part of what Open answers where images are decoded.
 TEST_F(ExplainTest, TheEngineDecodesTheBuiltInImages) {
-  const auto digest = DecoderDigest();
+  const auto digest = decode::DecoderDigest();
   ASSERT_TRUE(digest.ok()) << digest.status();
   EXPECT_EQ(engine_->decoder_digest(), *digest);
   EXPECT_EQ(Open("batch_size: 8")->description().decoder_digest(), "");
@@ -112,8 +112,8 @@ TEST_F(ExplainTest, TheEngineDecodesTheBuiltInImages) {
     options.threads = 1;
     options.budget = &budget;
     if (i == 1) options.decoder_digest = "of another libjpeg";
-    auto engine =
-        Engine::Create(options, {{"jpegs", NewMemorySource(info, {{"1"}})}});
+    auto engine = Engine::Create(
+        options, {{"jpegs", storage::NewMemorySource(info, {{"1"}})}});
     ASSERT_TRUE(engine.ok()) << engine.status();
     const auto pipeline =
         (*engine)->Open(Spec("sources { dataset: 'jpegs' } batch_size: 1 "
@@ -159,8 +159,9 @@ TEST_F(ExplainTest, EverySampleIsNamedWithItsKeyAndDraws) {
   ASSERT_EQ(log.lines.size(), 8u);
   for (int row : {0, 1}) {
     const int index = 8 + row;
-    EXPECT_EQ(log.lines[row * 4], absl::StrCat("sample ", index, " key ",
-                                               SampleKey(9, 1, 0, index, 0)));
+    EXPECT_EQ(log.lines[row * 4],
+              absl::StrCat("sample ", index, " key ",
+                           plan::SampleKey(9, 1, 0, index, 0)));
     EXPECT_EQ(log.lines[row * 4 + 1], "field image");
     EXPECT_EQ(log.lines[row * 4 + 2], "0: flipped");
     EXPECT_THAT(log.lines[row * 4 + 3], StartsWith("1: "));
@@ -337,4 +338,4 @@ TEST_F(ExplainTest, RowsThatAreNotThereAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

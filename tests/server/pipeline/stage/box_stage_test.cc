@@ -11,7 +11,7 @@
 #include "google/protobuf/text_format.h"
 #include "server/augment/random.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -45,7 +45,7 @@ Field BoxField(int64_t boxes) {
   return field;
 }
 
-Field ImageField(Size size, int channels) {
+Field ImageField(augment::Size size, int channels) {
   Field field;
   field.set_name("image");
   field.set_kind(FIELD_KIND_TENSOR);
@@ -65,8 +65,9 @@ Bytes Pack(const Boxes& boxes) {
 }
 
 absl::StatusOr<Boxes> MoveBoxes(const std::vector<std::string>& texts,
-                                const Boxes& boxes, Size image, uint64_t key,
-                                ParameterLog* log = nullptr) {
+                                const Boxes& boxes, augment::Size image,
+                                uint64_t key,
+                                augment::ParameterLog* log = nullptr) {
   const std::vector<Transform> transforms = Parse(texts);
   ImageStageOptions options;
   options.role = FieldRole::BOXES_XYXY;
@@ -170,7 +171,7 @@ TEST(BoxStage, RowsOfZerosArePaddingAndStay) {
   EXPECT_EQ((*got)[2], (std::vector<float>{28, 8, 28, 9}));
 }
 
-class Log : public ParameterLog {
+class Log : public augment::ParameterLog {
  public:
   void Add(uint32_t place, std::string what) override { lines[place] = what; }
   std::map<uint32_t, std::string> lines;
@@ -195,11 +196,11 @@ TEST(BoxStage, BoxesFollowTheImage) {
       {"resize { short_side: 44 interpolation: INTERPOLATION_NEAREST }",
        "random_crop { height: 44 width: 44 }", "horizontal_flip {}"},
   };
-  const Size size = {72, 56};
+  const augment::Size size = {72, 56};
   int compared = 0;
   for (uint64_t key = 0; key < 400; ++key) {
     const std::vector<std::string>& chain = chains[key % chains.size()];
-    CounterRandom random(key, 77);
+    augment::CounterRandom random(key, 77);
     const int left = random.Below(40), top = random.Below(30);
     const int right = left + 8 + random.Below(20);
     const int bottom = top + 8 + random.Below(16);
@@ -312,4 +313,4 @@ TEST(MaskStage, OfAnotherSizeThanItsImageIsABadSample) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -14,7 +14,7 @@
 #include "server/pipeline/stage/image_stage.h"
 #include "tests/testing/images/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -36,12 +36,12 @@ Image Blank(int height, int width, int channels) {
 
 Image Noise(int height, int width, int channels, uint64_t key) {
   Image image = Blank(height, width, channels);
-  CounterRandom random(key, 0);
+  augment::CounterRandom random(key, 0);
   for (uint8_t& b : image.pixels) b = static_cast<uint8_t>(random.Below(256));
   return image;
 }
 
-class Log : public ParameterLog {
+class Log : public augment::ParameterLog {
  public:
   void Add(uint32_t place, std::string what) override { lines[place] = what; }
   std::map<uint32_t, std::string> lines;
@@ -263,15 +263,15 @@ class RandomChain {
         auto& crop = *t.mutable_random_crop();
         Sized(crop);
         crop.set_pad_if_needed(true);
-        if (Draw(2) == 0) Padding(*crop.mutable_padding());
-        Surround(crop, channels);
+        if (Draw(2) == 0) augment::Padding(*crop.mutable_padding());
+        augment::Surround(crop, channels);
         if (Draw(4) == 0) crop.set_p(0.5);
         break;
       }
       case 4: {
         auto& pad = *t.mutable_pad();
-        Padding(*pad.mutable_padding());
-        Surround(pad, channels);
+        augment::Padding(*pad.mutable_padding());
+        augment::Surround(pad, channels);
         break;
       }
       case 5:
@@ -294,20 +294,20 @@ class RandomChain {
     message.set_width(Side());
   }
 
-  void Padding(google::protobuf::RepeatedField<uint32_t>& padding) {
+  void augment::Padding(google::protobuf::RepeatedField<uint32_t>& padding) {
     const int n = 1 << Draw(3);
     for (int i = 0; i < n; ++i) padding.Add(Draw(2) == 0 ? Draw(4) : Draw(40));
   }
 
   template <typename M>
-  void Surround(M& message, int channels) {
+  void augment::Surround(M& message, int channels) {
     message.set_padding_mode(Draw(2) == 0 ? PADDING_CONSTANT
                                           : static_cast<PaddingMode>(Draw(4)));
     const int n = Draw(3) == 0 ? 0 : Draw(2) == 0 ? 1 : channels;
     for (int i = 0; i < n; ++i) message.add_fill(Draw(256));
   }
 
-  CounterRandom random_;
+  augment::CounterRandom random_;
 };
 
 TEST(GeometryStage, DoesWhatItsTransformsDoOneAfterTheOther) {
@@ -420,4 +420,4 @@ TEST(GeometryStage, MasksTakeTheNearestPixelAndTheirOwnFill) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -16,7 +16,7 @@
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -83,7 +83,7 @@ Bytes Golden(const std::string& name) {
 }
 
 Bytes Pixels(const Bytes& encoded) {
-  ImageDecoder decoder;
+  decode::ImageDecoder decoder;
   auto header = decoder.Open(encoded, false);
   EXPECT_TRUE(header.ok());
   auto image = decoder.Decode({1, 0, 0, header->width, header->height, 3});
@@ -425,4 +425,4 @@ TEST(ImageStage, RefusesAnIntermediateImageThatIsTooLarge) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

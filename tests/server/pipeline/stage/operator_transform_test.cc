@@ -13,7 +13,7 @@
 #include "server/augment/random.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using ::testing::ElementsAre;
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kPlace = 5;
 
-class Log final : public ParameterLog {
+class Log final : public augment::ParameterLog {
  public:
   void Add(uint32_t place, std::string what) override {
     EXPECT_EQ(place, kPlace);
@@ -33,7 +33,7 @@ class Log final : public ParameterLog {
 class OperatorTransformTest : public ::testing::Test {
  protected:
   OperatorTransformTest() {
-    auto loaded = Operators::Load(
+    auto loaded = operators::Operators::Load(
         {testing::ProgramPath("tests/testing/operators/good.so"),
          testing::ProgramPath("docs/example/operators/cutout.so")});
     EXPECT_TRUE(loaded.ok()) << loaded.status();
@@ -49,7 +49,7 @@ class OperatorTransformTest : public ::testing::Test {
     return custom;
   }
 
-  absl::StatusOr<std::unique_ptr<const PixelOp>> Make(
+  absl::StatusOr<std::unique_ptr<const augment::PixelOp>> Make(
       const CustomTransform& custom, int channels = 3) {
     return MakeOperatorPixelOp(*operators_->FindTransform(custom.name()),
                                custom, kPlace, channels);
@@ -61,8 +61,8 @@ class OperatorTransformTest : public ::testing::Test {
                                 Custom("rescale", config, p), kPlace, input);
   }
 
-  OpContext Context(uint64_t key) {
-    OpContext context;
+  augment::OpContext Context(uint64_t key) {
+    augment::OpContext context;
     context.sample_key = key;
     context.scratch = &scratch_;
     context.log = log_;
@@ -71,7 +71,8 @@ class OperatorTransformTest : public ::testing::Test {
 
   // An image of 3 x 4 pixels in rows of 16 bytes, and what the operator makes
   // of it.
-  absl::StatusOr<std::vector<uint8_t>> Apply(const PixelOp& op, uint64_t key) {
+  absl::StatusOr<std::vector<uint8_t>> Apply(const augment::PixelOp& op,
+                                             uint64_t key) {
     std::vector<uint8_t> bytes(3 * 16);
     std::iota(bytes.begin(), bytes.end(), 0);
     const absl::Status status =
@@ -80,9 +81,9 @@ class OperatorTransformTest : public ::testing::Test {
     return bytes;
   }
 
-  std::shared_ptr<const Operators> operators_;
+  std::shared_ptr<const operators::Operators> operators_;
   AlignedBuffer scratch_;
-  ParameterLog* log_ = nullptr;
+  augment::ParameterLog* log_ = nullptr;
 };
 
 TEST_F(OperatorTransformTest, DrawsFromTheSampleAndThePlace) {
@@ -90,7 +91,7 @@ TEST_F(OperatorTransformTest, DrawsFromTheSampleAndThePlace) {
   ASSERT_TRUE(op.ok()) << op.status();
   const auto painted = Apply(**op, 77);
   ASSERT_TRUE(painted.ok()) << painted.status();
-  CounterRandom random(77, kPlace);
+  augment::CounterRandom random(77, kPlace);
   random.Uniform();  // for p
   for (int y = 0; y < 3; ++y) {
     for (int x = 0; x < 12; ++x) {
@@ -237,7 +238,7 @@ TEST_F(OperatorTransformTest, CutoutPaintsASquare) {
   for (uint64_t key = 0; key < 50; ++key) {
     std::vector<uint8_t> image(20 * 30 * 3, 9);
     ASSERT_TRUE((*op)->Apply({image.data(), 20, 30, 3, 90}, Context(key)).ok());
-    CounterRandom random(key, kPlace);
+    augment::CounterRandom random(key, kPlace);
     random.Uniform();
     const int64_t y = static_cast<int64_t>((random.Next64() >> 32) * 20 >> 32);
     const int64_t x = static_cast<int64_t>((random.Next64() >> 32) * 30 >> 32);
@@ -260,4 +261,4 @@ TEST_F(OperatorTransformTest, CutoutPaintsASquare) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

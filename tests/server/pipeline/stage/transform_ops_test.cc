@@ -19,7 +19,7 @@
 #include "server/augment/random_erasing.h"
 #include "server/plan/transforms/transforms.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -30,13 +30,13 @@ Transform ParseTransform(const std::string& text) {
   Transform transform;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &transform))
       << text;
-  WriteDefaults(transform);
+  plan::WriteDefaults(transform);
   return transform;
 }
 
 // What `op` makes of a 30 x 40 image, for the samples 0 .. samples - 1.
-std::vector<std::vector<uint8_t>> ResultsOf(const PixelOp& op, int channels,
-                                            int samples) {
+std::vector<std::vector<uint8_t>> ResultsOf(const augment::PixelOp& op,
+                                            int channels, int samples) {
   std::vector<std::vector<uint8_t>> results;
   for (int key = 0; key < samples; ++key) {
     std::vector<uint8_t> pixels(30 * 40 * channels);
@@ -61,7 +61,7 @@ ImageStageOptions Mask(uint8_t fill) {
 
 struct Case {
   std::string text;
-  std::unique_ptr<const PixelOp> op;  // with the same meaning
+  std::unique_ptr<const augment::PixelOp> op;  // with the same meaning
   int channels = 3;
   ImageStageOptions options;
 };
@@ -71,24 +71,24 @@ constexpr int kSamples = 40;
 TEST(TransformOps, AreWhatTheSpecAsksFor) {
   const uint8_t colour[3] = {9, 8, 7};
   std::vector<Case> cases;
-  RandomAffineOptions turn;
+  augment::RandomAffineOptions turn;
   turn.place = kPlace;
   turn.rotation = true;
   turn.degrees_min = -20;
   turn.degrees_max = 45;
   cases.push_back({"random_rotation { degrees_min: -20 degrees_max: 45 }",
-                   MakeRandomAffine(turn)});
+                   augment::MakeRandomAffine(turn)});
   turn.nearest = false;
-  turn.fill = FillColor(colour, 3);
+  turn.fill = augment::FillColor(colour, 3);
   turn.probability = 0.5;
   const std::string turned =
       "random_rotation { degrees_min: -20 degrees_max: 45 "
       "interpolation: INTERPOLATION_BILINEAR fill: [9, 8, 7] p: 0.5 }";
-  cases.push_back({turned, MakeRandomAffine(turn)});
+  cases.push_back({turned, augment::MakeRandomAffine(turn)});
   turn.nearest = true;
-  turn.fill = FillColor(255);
-  cases.push_back({turned, MakeRandomAffine(turn), 1, Mask(255)});
-  RandomAffineOptions affine;
+  turn.fill = augment::FillColor(255);
+  cases.push_back({turned, augment::MakeRandomAffine(turn), 1, Mask(255)});
+  augment::RandomAffineOptions affine;
   affine.place = kPlace;
   affine.degrees_min = affine.degrees_max = 3;
   affine.translate_x = 0.2;
@@ -99,43 +99,44 @@ TEST(TransformOps, AreWhatTheSpecAsksFor) {
   affine.shear_x_max = 6;
   affine.shear_y_min = 7;
   affine.shear_y_max = 8;
-  affine.fill = FillColor(77);
+  affine.fill = augment::FillColor(77);
   cases.push_back(
       {"random_affine { degrees_min: 3 degrees_max: 3 translate_x: 0.2 "
        "translate_y: 0.1 scale_min: 0.5 scale_max: 2 shear_x_min: -5 "
        "shear_x_max: 6 shear_y_min: 7 shear_y_max: 8 fill: 77 "
        "interpolation: INTERPOLATION_NEAREST }",
-       MakeRandomAffine(affine), 1});
-  AutoAugmentOptions trivial;
+       augment::MakeRandomAffine(affine), 1});
+  augment::AutoAugmentOptions trivial;
   trivial.place = kPlace;
-  cases.push_back({"trivial_augment_wide {}", MakeAutoAugment(trivial)});
+  cases.push_back(
+      {"trivial_augment_wide {}", augment::MakeAutoAugment(trivial)});
   trivial.bins = 3;
   trivial.nearest = false;
-  trivial.fill = FillColor(colour, 3);
+  trivial.fill = augment::FillColor(colour, 3);
   trivial.probability = 0.7;
   cases.push_back(
       {"trivial_augment_wide { num_magnitude_bins: 3 fill: [9, 8, 7] "
        "interpolation: INTERPOLATION_BILINEAR p: 0.7 }",
-       MakeAutoAugment(trivial)});
-  AutoAugmentOptions rand;
+       augment::MakeAutoAugment(trivial)});
+  augment::AutoAugmentOptions rand;
   rand.place = kPlace;
   rand.wide = false;
   rand.num_ops = 2;
-  cases.push_back({"rand_augment {}", MakeAutoAugment(rand)});
+  cases.push_back({"rand_augment {}", augment::MakeAutoAugment(rand)});
   rand.num_ops = 3;
   rand.magnitude = 0;
   rand.bins = 11;
   cases.push_back(
       {"rand_augment { num_ops: 3 magnitude: 0 num_magnitude_bins: 11 }",
-       MakeAutoAugment(rand), 1});
-  ColorJitterOptions jitter;
+       augment::MakeAutoAugment(rand), 1});
+  augment::ColorJitterOptions jitter;
   jitter.place = kPlace;
   jitter.brightness = {{0.8, 1.2}};
   jitter.hue = {{-0.1, 0.1}};
   cases.push_back(
       {"color_jitter { brightness_min: 0.8 brightness_max: 1.2 "
        "hue_min: -0.1 hue_max: 0.1 }",
-       MakeColorJitter(jitter)});
+       augment::MakeColorJitter(jitter)});
   jitter.p = 0.5;
   jitter.contrast = {{0, 2}};
   jitter.saturation = {{3, 3}};
@@ -143,34 +144,36 @@ TEST(TransformOps, AreWhatTheSpecAsksFor) {
       {"color_jitter { brightness_min: 0.8 brightness_max: 1.2 "
        "contrast_max: 2 saturation_min: 3 saturation_max: 3 "
        "hue_min: -0.1 hue_max: 0.1 p: 0.5 }",
-       MakeColorJitter(jitter)});
-  cases.push_back({"grayscale {}", MakeGrayscale({.place = kPlace})});
+       augment::MakeColorJitter(jitter)});
+  cases.push_back({"grayscale {}", augment::MakeGrayscale({.place = kPlace})});
+  cases.push_back({"grayscale { p: 0.3 }",
+                   augment::MakeGrayscale({.place = kPlace, .p = 0.3})});
   cases.push_back(
-      {"grayscale { p: 0.3 }", MakeGrayscale({.place = kPlace, .p = 0.3})});
-  cases.push_back({"gaussian_blur { kernel_size: 7 }",
-                   MakeGaussianBlur({.place = kPlace, .kernel_size = 7})});
+      {"gaussian_blur { kernel_size: 7 }",
+       augment::MakeGaussianBlur({.place = kPlace, .kernel_size = 7})});
   cases.push_back(
       {"gaussian_blur { kernel_size: 7 sigma_min: 1 sigma_max: 1 p: 0.6 }",
-       MakeGaussianBlur({.place = kPlace,
-                         .p = 0.6,
-                         .kernel_size = 7,
-                         .sigma_min = 1,
-                         .sigma_max = 1}),
+       augment::MakeGaussianBlur({.place = kPlace,
+                                  .p = 0.6,
+                                  .kernel_size = 7,
+                                  .sigma_min = 1,
+                                  .sigma_max = 1}),
        2});
-  cases.push_back({"random_erasing {}", MakeRandomErasing({.place = kPlace})});
+  cases.push_back(
+      {"random_erasing {}", augment::MakeRandomErasing({.place = kPlace})});
   cases.push_back(
       {"random_erasing { p: 1 scale_min: 0.1 scale_max: 0.2 "
        "ratio_min: 1 ratio_max: 2 value: 3 value: 4 value: 5 }",
-       MakeRandomErasing({.place = kPlace,
-                          .p = 1,
-                          .scale_min = 0.1,
-                          .scale_max = 0.2,
-                          .ratio_min = 1,
-                          .ratio_max = 2,
-                          .value = {3, 4, 5}})});
-  cases.push_back({"random_erasing { random_value: true }",
-                   MakeRandomErasing({.place = kPlace, .random_value = true}),
-                   1});
+       augment::MakeRandomErasing({.place = kPlace,
+                                   .p = 1,
+                                   .scale_min = 0.1,
+                                   .scale_max = 0.2,
+                                   .ratio_min = 1,
+                                   .ratio_max = 2,
+                                   .value = {3, 4, 5}})});
+  cases.push_back(
+      {"random_erasing { random_value: true }",
+       augment::MakeRandomErasing({.place = kPlace, .random_value = true}), 1});
   std::vector<std::vector<Bytes>> all;
   for (const Case& c : cases) {
     const Transform transform = ParseTransform(c.text);
@@ -256,8 +259,8 @@ TEST(TransformOps, RunInsideAStageAsTheyDoAlone) {
   for (std::thread& thread : threads) thread.join();
 }
 
-GeometryOp Geometry(const std::string& text,
-                    const ImageStageOptions& options = {}) {
+augment::GeometryOp Geometry(const std::string& text,
+                             const ImageStageOptions& options = {}) {
   const Transform transform = ParseTransform(text);
   const auto op = GeometryOf({&transform, kPlace}, options);
   EXPECT_TRUE(op.has_value()) << text;
@@ -266,14 +269,15 @@ GeometryOp Geometry(const std::string& text,
 }
 
 TEST(TransformOps, GeometryIsWhatTheSpecAsksFor) {
-  using Kind = GeometryOp::Kind;
-  GeometryOp op = Geometry("random_resized_crop { height: 4 width: 5 }");
+  using Kind = augment::GeometryOp::Kind;
+  augment::GeometryOp op =
+      Geometry("random_resized_crop { height: 4 width: 5 }");
   EXPECT_EQ(op.kind, Kind::kRandomResizedCrop);
-  EXPECT_EQ(op.size, (Size{5, 4}));
+  EXPECT_EQ(op.size, (augment::Size{5, 4}));
   EXPECT_EQ(op.probability, 1);
   EXPECT_TRUE(op.antialias);
   EXPECT_FALSE(op.nearest);
-  const CropDistribution usual;
+  const augment::CropDistribution usual;
   EXPECT_EQ(op.distribution.scale_min, usual.scale_min);
   EXPECT_EQ(op.distribution.scale_max, usual.scale_max);
   EXPECT_NEAR(op.distribution.log_ratio_min, usual.log_ratio_min, 1e-12);
@@ -296,31 +300,31 @@ TEST(TransformOps, GeometryIsWhatTheSpecAsksFor) {
   EXPECT_TRUE(Geometry("resize { short_side: 7 }", Mask(9)).nearest);
   op = Geometry("resize { height: 7 width: 8 }");
   EXPECT_EQ(op.kind, Kind::kResize);
-  EXPECT_EQ(op.size, (Size{8, 7}));
+  EXPECT_EQ(op.size, (augment::Size{8, 7}));
   op = Geometry("center_crop { height: 7 width: 8 }", Mask(9));
   EXPECT_EQ(op.kind, Kind::kCenterCrop);
-  EXPECT_EQ(op.size, (Size{8, 7}));
-  EXPECT_EQ(op.fill, FillColor(9));
+  EXPECT_EQ(op.size, (augment::Size{8, 7}));
+  EXPECT_EQ(op.fill, augment::FillColor(9));
   op = Geometry(
       "random_crop { height: 7 width: 8 padding: [1, 2] pad_if_needed: true "
       "padding_mode: PADDING_SYMMETRIC p: 0.25 }");
   EXPECT_EQ(op.kind, Kind::kRandomCrop);
-  EXPECT_EQ(op.size, (Size{8, 7}));
-  EXPECT_EQ(op.padding, (Padding{1, 2, 1, 2}));
+  EXPECT_EQ(op.size, (augment::Size{8, 7}));
+  EXPECT_EQ(op.padding, (augment::Padding{1, 2, 1, 2}));
   EXPECT_TRUE(op.pad_if_needed);
-  EXPECT_EQ(op.surround, Surround::kSymmetric);
+  EXPECT_EQ(op.surround, augment::Surround::kSymmetric);
   EXPECT_EQ(op.probability, 0.25);
   const uint8_t colour[3] = {1, 2, 3};
   op = Geometry("pad { padding: [1, 2, 3, 4] fill: [1, 2, 3] }");
   EXPECT_EQ(op.kind, Kind::kPad);
-  EXPECT_EQ(op.padding, (Padding{1, 2, 3, 4}));
-  EXPECT_EQ(op.surround, Surround::kFill);
-  EXPECT_EQ(op.fill, FillColor(colour, 3));
+  EXPECT_EQ(op.padding, (augment::Padding{1, 2, 3, 4}));
+  EXPECT_EQ(op.surround, augment::Surround::kFill);
+  EXPECT_EQ(op.fill, augment::FillColor(colour, 3));
   EXPECT_EQ(Geometry("pad { padding: 1 padding_mode: PADDING_EDGE }").surround,
-            Surround::kEdge);
+            augment::Surround::kEdge);
   EXPECT_EQ(
       Geometry("pad { padding: 1 padding_mode: PADDING_REFLECT }").surround,
-      Surround::kReflect);
+      augment::Surround::kReflect);
   op = Geometry("horizontal_flip {}");
   EXPECT_EQ(op.kind, Kind::kHorizontalFlip);
   EXPECT_EQ(op.probability, 0.5);
@@ -339,7 +343,7 @@ TEST(TransformOps, TrustTheMessage) {
                            "trivial_augment_wide { num_magnitude_bins: 2000 }",
                            "rand_augment { num_ops: 50 }"}) {
     const Transform transform = ParseTransform(text);
-    EXPECT_FALSE(FindTransformProblems(transform).empty()) << text;
+    EXPECT_FALSE(plan::FindTransformProblems(transform).empty()) << text;
     const auto op = MakePixelOp({&transform, kPlace}, 3, {});
     EXPECT_TRUE(op.ok()) << op.status();
   }
@@ -356,4 +360,4 @@ TEST(TransformOps, LeaveOtherTransformsToOthers) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -347,4 +347,4 @@ TEST(FairQueue, RemovedCallsHaveNoTurn) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

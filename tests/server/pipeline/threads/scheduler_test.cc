@@ -16,7 +16,7 @@
 #include "common/mutex.h"
 #include "server/pipeline/threads/thread_times.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 struct CountingJob : Scheduler::Job {
@@ -489,4 +489,4 @@ TEST(Scheduler, NothingIsLostWhereRoomIsLeft) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -14,7 +14,7 @@
 
 #include "server/pipeline/threads/thread_tuner.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr double kInterval = 2;
@@ -410,4 +410,4 @@ TEST(ThreadTunerSimulation, WithoutTheSystemsNumbersAsManyAsCpus) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

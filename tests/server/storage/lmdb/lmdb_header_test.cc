@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -65,4 +65,4 @@ TEST_F(LmdbHeaderTest, AnyChangedByteIsHandled) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

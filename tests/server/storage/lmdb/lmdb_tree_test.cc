@@ -17,7 +17,7 @@
 #include "server/storage/mapped_file.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using Entries = std::map<std::string, std::string>;
@@ -51,7 +51,9 @@ void Write(const std::string& path, const Entries& entries,
   mdb_env_close(env);
 }
 
-std::string RowKey(uint64_t row) { return Scalar(__builtin_bswap64(row)); }
+std::string RowKey(uint64_t row) {
+  return monitoring::Scalar(__builtin_bswap64(row));
+}
 
 std::string Bytes(std::mt19937_64& random, size_t bytes) {
   std::string text(bytes, '\0');
@@ -225,4 +227,4 @@ TEST_F(LmdbTreeTest, ALoopEnds) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -4,7 +4,7 @@
 
 #include "server/storage/shard_set.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 absl::StatusOr<ShardMetadata> Decode(const std::string& record) {
@@ -53,4 +53,4 @@ TEST(MetadataRecordTest, ANewerVersionIsUnimplemented) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

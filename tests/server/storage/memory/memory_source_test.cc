@@ -6,7 +6,7 @@
 #include "proto/error_detail.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 TEST(MemorySourceTest, GivesBackItsSamples) {
@@ -47,7 +47,7 @@ TEST(MemorySourceTest, AnswersWithTheShardsItWasGiven) {
 
 TEST(MemorySourceTest, AWrongSampleIsDataLossAndNamesItsPlace) {
   Samples samples = ImageSamples(3);
-  samples[2][1] = Scalar<int64_t>(7);
+  samples[2][1] = monitoring::Scalar<int64_t>(7);
   const auto source = NewMemorySource(ImageDataset(0), samples);
   auto reader = source->NewReader();
   const absl::Status status = (*reader)->Read(2, [](const EncodedSample&) {
@@ -62,4 +62,4 @@ TEST(MemorySourceTest, AWrongSampleIsDataLossAndNamesItsPlace) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -12,20 +12,21 @@
 #include "server/storage/open.h"
 #include "tests/testing/subprocess.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::shared_ptr<const Operators> Load(const std::string& path) {
-  auto loaded = Operators::Load({testing::ProgramPath(path)});
+std::shared_ptr<const operators::Operators> Load(const std::string& path) {
+  auto loaded = operators::Operators::Load({testing::ProgramPath(path)});
   EXPECT_TRUE(loaded.ok()) << loaded.status();
   return *std::move(loaded);
 }
 
 absl::StatusOr<std::unique_ptr<RecordSource>> Open(
-    const std::string& uri, const std::shared_ptr<const Operators>& operators) {
+    const std::string& uri,
+    const std::shared_ptr<const operators::Operators>& operators) {
   return OpenRecordSource(uri, {.operators = operators.get()});
 }
 
@@ -45,7 +46,7 @@ class OperatorSourceTest : public ::testing::Test {
     });
   }
 
-  const std::shared_ptr<const Operators> good_ =
+  const std::shared_ptr<const operators::Operators> good_ =
       Load("tests/testing/operators/good.so");
 };
 
@@ -163,7 +164,7 @@ class Cifar10Test : public OperatorSourceTest {
     return path;
   }
 
-  const std::shared_ptr<const Operators> cifar_ =
+  const std::shared_ptr<const operators::Operators> cifar_ =
       Load("docs/example/operators/cifar10.so");
 };
 
@@ -218,4 +219,4 @@ TEST_F(Cifar10Test, FilesThatAreNone) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -29,7 +29,7 @@
 #include "server/storage/open.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -160,8 +160,8 @@ std::vector<Way> Ways() {
 // Where the batches of a run are taken and looked at, one after the other.
 class Batches {
  public:
-  Engine::Callbacks callbacks() {
-    return {[this](FilledBatch batch) {
+  pipeline::Engine::Callbacks callbacks() {
+    return {[this](batch::FilledBatch batch) {
               MutexLock lock(mu_);
               batches_.push_back(std::move(batch));
               changed_.NotifyAll();
@@ -176,7 +176,7 @@ class Batches {
 
   // Takes one and expects what was written; false: there are no more.
   bool Take() {
-    FilledBatch batch;
+    batch::FilledBatch batch;
     {
       MutexLock lock(mu_);
       while (batches_.empty() && !done_) changed_.Wait(lock);
@@ -202,7 +202,8 @@ class Batches {
 
  private:
   template <typename T>
-  static std::vector<T> Tensor(const FilledBatch& batch, const char* name) {
+  static std::vector<T> Tensor(const batch::FilledBatch& batch,
+                               const char* name) {
     for (const TensorHeader& tensor : batch.header.tensors()) {
       if (tensor.name() != name) continue;
       std::vector<T> values(tensor.bytes() / sizeof(T));
@@ -216,7 +217,7 @@ class Batches {
 
   Mutex mu_;
   CondVar changed_;
-  std::vector<FilledBatch> batches_ MR_GUARDED_BY(mu_);
+  std::vector<batch::FilledBatch> batches_ MR_GUARDED_BY(mu_);
   bool done_ MR_GUARDED_BY(mu_) = false;
   absl::Status status_ MR_GUARDED_BY(mu_);
 };
@@ -323,13 +324,13 @@ TEST_P(ChangedParquetTest, WhatLiesInTheCacheIsRefusedToo) {
 
 // The policy that empties the rows of damaged samples is not asked.
 TEST_P(ChangedParquetTest, NoRowIsEmptied) {
-  Engine::Options options;
+  pipeline::Engine::Options options;
   options.threads = 2;
   options.admission_timeout = absl::ZeroDuration();
   // Room for a part of the epoch: the run stands still while no batch is taken.
   ByteBudget memory(2 << 20);
   options.budget = &memory;
-  const auto engine = Engine::Create(options, {{"d", Open()}});
+  const auto engine = pipeline::Engine::Create(options, {{"d", Open()}});
   ASSERT_TRUE(engine.ok()) << engine.status();
   const auto spec = ParseSpecText(
       absl::StrCat("sources { dataset: 'd' } seed: 3 batch_size: ", kRows,
@@ -383,4 +384,4 @@ TEST(ChangedParquetSet, OnlyTheFilesOfTheSamplesMatter) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -22,7 +22,7 @@
 #include "server/storage/parquet/page_sizes.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -267,4 +267,4 @@ TEST(PageSizes, SizesBeyond32BitsAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -5,7 +5,7 @@
 
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::ElementsAre;
@@ -66,4 +66,4 @@ TEST(FeaturesJsonTest, OtherJsonHasNoLabelsAndNoJsonIsAnError) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

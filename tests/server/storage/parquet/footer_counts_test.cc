@@ -20,7 +20,7 @@
 #include "tests/server/storage/storage_testing.h"
 #include "tests/testing/allocation_meter.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -301,4 +301,4 @@ TEST_F(FooterCountsTest, RowGroupsThatHoldMoreThanTheSchemaAreNotParsed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

@@ -9,7 +9,7 @@
 
 #include "common/thread.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 constexpr uint64_t kKiB = 1 << 10;
@@ -170,4 +170,4 @@ TEST(PageHeapTest, RangesOfManyThreadsDoNotOverlap) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

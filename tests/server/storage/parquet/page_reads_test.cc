@@ -22,7 +22,7 @@
 #include "server/storage/open.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 std::atomic<int> file_reads{0};
@@ -148,4 +148,4 @@ TEST_F(PageReadsTest, ARefusalIsKept) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

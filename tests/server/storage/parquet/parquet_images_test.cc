@@ -17,7 +17,7 @@
 #include "tests/server/storage/storage_testing.h"
 #include "tests/testing/images/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -53,11 +53,11 @@ class ParquetImagesTest : public ::testing::Test {
     WriteFile(path, absl::StrCat("batch_size: 2 ", text));
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
-    EXPECT_EQ(RunDataTool({"check",
-                           absl::StrCat("--dataset=parquet:",
-                                        folder_ / "photos.parquet"),
-                           path},
-                          std::cout),
+    EXPECT_EQ(data_tool::RunDataTool({"check",
+                                      absl::StrCat("--dataset=parquet:",
+                                                   folder_ / "photos.parquet"),
+                                      path},
+                                     std::cout),
               exit_code)
         << text;
     std::cout.flush();
@@ -82,23 +82,23 @@ constexpr char kDecodeJpeg[] =
 // and "is no image": none of them says how to serve JPEGs.
 TEST_F(ParquetImagesTest, AnyOtherNameIsRefusedWithAdviceThatWorks) {
   Write("jpeg", Photographs());
-  EXPECT_THAT(Check("", kExitFailed), HasSubstr(kAdvice));
-  EXPECT_THAT(Check("preset: 'imagenet_eval'", kExitFailed),
+  EXPECT_THAT(Check("", program::kExitFailed), HasSubstr(kAdvice));
+  EXPECT_THAT(Check("preset: 'imagenet_eval'", program::kExitFailed),
               AllOf(HasSubstr("its field jpeg contains bytes or strings; "),
                     HasSubstr(kAdvice)));
   EXPECT_THAT(
-      Check(kDecodeJpeg, kExitFailed),
+      Check(kDecodeJpeg, program::kExitFailed),
       AllOf(HasSubstr("field jpeg is not an image"), HasSubstr(kAdvice)));
-  EXPECT_THAT(Check(kDecodeImage, kExitFailed),
+  EXPECT_THAT(Check(kDecodeImage, program::kExitFailed),
               AllOf(HasSubstr("has no field \"image\"; its only field is jpeg; "
                               "its field jpeg contains bytes or strings; "),
                     HasSubstr(kAdvice)));
   // Both ways of docs/formats.md.
   Write("image", Photographs());
-  Check("preset: 'imagenet_eval'", kExitOk);
+  Check("preset: 'imagenet_eval'", program::kExitOk);
   Write("jpeg", *arrow::StructArray::Make({Photographs()},
                                           std::vector<std::string>{"bytes"}));
-  Check(kDecodeJpeg, kExitOk);
+  Check(kDecodeJpeg, program::kExitOk);
 }
 
 // It was told to be renamed to `image`.
@@ -106,7 +106,7 @@ TEST_F(ParquetImagesTest, AStringColumnOfTheRightNameIsToldItsType) {
   Write("image", *Photographs()->View(arrow::utf8()));
   for (const char* text : {"", "preset: 'imagenet_eval'", kDecodeImage}) {
     EXPECT_THAT(
-        Check(text, kExitFailed),
+        Check(text, program::kExitFailed),
         AllOf(HasSubstr("pa.binary() in pyarrow"), Not(HasSubstr("rename"))));
   }
 }
@@ -114,10 +114,10 @@ TEST_F(ParquetImagesTest, AStringColumnOfTheRightNameIsToldItsType) {
 TEST_F(ParquetImagesTest, APresetSaysHowToDecodeImagesOfAnotherName) {
   Write("jpeg", *arrow::StructArray::Make({Photographs()},
                                           std::vector<std::string>{"bytes"}));
-  EXPECT_THAT(Check("preset: 'imagenet_eval'", kExitFailed),
+  EXPECT_THAT(Check("preset: 'imagenet_eval'", program::kExitFailed),
               HasSubstr("write a pipeline file that begins with transforms { "
                         "decode_image { field: \"jpeg\" } }"));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

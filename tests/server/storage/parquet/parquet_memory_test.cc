@@ -25,7 +25,7 @@
 #include "tests/server/storage/storage_testing.h"
 #include "tests/testing/allocation_meter.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -139,7 +139,8 @@ TEST_F(DistinctStringsTest, AColumnThatNobodyUsesTakesNothing) {
   const auto reader = (*source)->NewReader();
   ASSERT_TRUE((*reader)->UseFields({false, true}).ok());
   for (const int64_t row : {0, 17, 9'999}) {
-    EXPECT_EQ(*ReadField(**reader, row, 1), Scalar<int64_t>(row * 3));
+    EXPECT_EQ(*ReadField(**reader, row, 1),
+              monitoring::Scalar<int64_t>(row * 3));
     EXPECT_EQ(*ReadField(**reader, row, 0), "");
   }
   ExpectPeakWithin(2 * kMiB);
@@ -634,4 +635,4 @@ TEST(BoundedPool, AsksForMoreFirst) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

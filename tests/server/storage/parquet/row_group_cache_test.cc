@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using Room = RowGroupCache::Room;
@@ -257,4 +257,4 @@ TEST_F(RowGroupCacheTest, ReadersThatTakeEachOthersRoomStillGetTheirValues) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

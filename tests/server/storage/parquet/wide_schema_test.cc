@@ -38,7 +38,7 @@ void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 class WideSchemaTest : public ::testing::Test {
@@ -90,4 +90,4 @@ TEST_F(WideSchemaTest, OpensInWorkThatGrowsWithTheColumns) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage

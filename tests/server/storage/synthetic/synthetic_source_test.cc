@@ -17,7 +17,7 @@
 #include "server/storage/synthetic/synthetic_values.h"
 #include "tests/server/storage/storage_testing.h"
 
-namespace millrace {
+namespace millrace::storage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -364,4 +364,4 @@ TEST(SyntheticValuesTest, LengthsThatAreNoMultipleOfAWordArePrefixes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::storage
