@@ -133,7 +133,7 @@ absl::StatusOr<Pictures> ReadPictures(const Options& options,
 
 class Mlp final : public torch::nn::Module {
  public:
-  models::Mlp()
+  Mlp()
       : fc1_(register_module("fc1", torch::nn::Linear(784, 128))),
         fc2_(register_module("fc2", torch::nn::Linear(128, 64))),
         fc3_(register_module("fc3", torch::nn::Linear(64, 10))) {}
@@ -149,7 +149,7 @@ class Mlp final : public torch::nn::Module {
 };
 
 // Mean loss over the samples of an epoch.
-double TrainEpoch(models::Mlp& model, optim::Optimizer& optimizer,
+double TrainEpoch(Mlp& model, optim::Optimizer& optimizer,
                   const Pictures& pictures, int64_t batch_size) {
   const int64_t samples = pictures.labels.size(0);
   torch::Tensor total = torch::zeros(
@@ -169,7 +169,7 @@ double TrainEpoch(models::Mlp& model, optim::Optimizer& optimizer,
   return total.item<double>() / static_cast<double>(samples);
 }
 
-double Accuracy(models::Mlp& model, const Pictures& pictures) {
+double Accuracy(Mlp& model, const Pictures& pictures) {
   torch::NoGradGuard no_grad;
   const torch::Tensor right =
       model.forward(pictures.images).argmax(1).eq(pictures.labels).sum();
@@ -187,7 +187,7 @@ absl::Status Run(const Options& options) {
   MR_ASSIGN_OR_RETURN(const Pictures test,
                       ReadPictures(options, "t10k", device));
   torch::manual_seed(options.seed);
-  models::Mlp model;
+  Mlp model;
   model.to(device);
   optim::Optimizer optimizer({.kind = optim::Optimizer::Kind::kAdam},
                              model.parameters());

@@ -97,8 +97,7 @@ double ThreadCpuSeconds() {
 }
 
 // Of a call of `call(i)`, i counting up over all rounds.
-Cost storage::CostOf(const std::function<void(uint64_t)>& call,
-                     uint64_t& next) {
+Cost CostOf(const std::function<void(uint64_t)>& call, uint64_t& next) {
   const double seconds = absl::GetFlag(FLAGS_seconds);
   const Clock::time_point start = Clock::now();
   const double cpu = ThreadCpuSeconds();
@@ -141,7 +140,7 @@ absl::StatusOr<Cost> CostOfSample(SpecRunner& runner) {
 
 // The crop of a photograph as RandomResizedCrop(224) at place 1 and a flip draw
 // it, as one segment.
-Segment CropOf(augment::Size image, uint64_t key) {
+augment::Segment CropOf(augment::Size image, uint64_t key) {
   augment::CounterRandom random(key, 1);
   augment::Segment s;
   s.box = augment::RandomCropRect(image, {}, random);
@@ -154,7 +153,7 @@ Segment CropOf(augment::Size image, uint64_t key) {
 }
 
 // What SegmentPainter asks the decoder for.
-DecodeRegion RegionOf(const augment::Segment& s, int divisor) {
+decode::DecodeRegion RegionOf(const augment::Segment& s, int divisor) {
   decode::DecodeRegion r;
   r.divisor = divisor;
   r.left = s.box.left / divisor;
@@ -229,8 +228,7 @@ double FloorRate(const Samples& samples, int threads) {
     pool.emplace_back([&, t] {
       Walker walker(samples);
       uint64_t next = 131 * t;
-      rates[t] =
-          1 / storage::CostOf([&](uint64_t i) { walker.Floor(i); }, next).wall;
+      rates[t] = 1 / CostOf([&](uint64_t i) { walker.Floor(i); }, next).wall;
     });
   }
   double sum = 0;
@@ -270,7 +268,7 @@ absl::Status Stages(std::shared_ptr<const storage::RecordSource> source,
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
     const auto cpu = [&](const std::function<void(uint64_t)>& call) {
       uint64_t from = next;  // the same crops for each
-      return storage::CostOf(call, from).cpu;
+      return CostOf(call, from).cpu;
     };
     read.push_back(cpu([&](uint64_t i) {
       const auto status =

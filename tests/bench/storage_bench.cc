@@ -21,7 +21,7 @@ enum Shape { kSmall, kImages };
 constexpr int64_t kSamples[] = {60000, 1000};
 
 DatasetInfo Description(const std::string& scheme, Shape shape) {
-  DatasetInfo info = ImageDataset(kSamples[shape]);
+  DatasetInfo info = storage::ImageDataset(kSamples[shape]);
   if (shape == kSmall && scheme != "parquet") {
     Field* image = info.mutable_schema()->mutable_fields(0);
     image->set_kind(FIELD_KIND_TENSOR);
@@ -31,26 +31,26 @@ DatasetInfo Description(const std::string& scheme, Shape shape) {
   return info;
 }
 
-Samples Content(const std::string& scheme, Shape shape) {
-  Samples samples;
+storage::Samples Content(const std::string& scheme, Shape shape) {
+  storage::Samples samples;
   for (int64_t i = 0; i < kSamples[shape]; ++i) {
     const size_t size = shape == kImages      ? 100'000
                         : scheme == "parquet" ? 500
                                               : 784;
     samples.push_back({std::string(size, static_cast<char>(i)),
-                       monitoring::Scalar<int64_t>(i % 3)});
+                       storage::Scalar<int64_t>(i % 3)});
   }
   return samples;
 }
 
 // Written once a process, removed at its end.
 std::string DatasetPath(const std::string& scheme, Shape shape) {
-  static const TempFolder folder;
+  static const storage::TempFolder folder;
   const std::string path = folder / absl::StrCat(scheme, shape);
   const std::string uri = absl::StrCat(scheme, ":", path);
   if (!std::filesystem::exists(path)) {
     const auto packed =
-        Pack(uri, Description(scheme, shape), Content(scheme, shape));
+        storage::Pack(uri, Description(scheme, shape), Content(scheme, shape));
     MR_CHECK(packed.ok()) << packed.status().message();
   }
   return uri;
@@ -106,7 +106,8 @@ void BM_Parquet(benchmark::State& state) {
       {.cache_budget = state.range(2) ? &budget : nullptr,
        .cache_bytes = uint64_t{1} << 30});
   MR_CHECK(source.ok()) << source.status().message();
-  if (state.range(2)) MR_CHECK(ReadAll(**source).ok());  // fills the cache
+  if (state.range(2))
+    MR_CHECK(storage::ReadAll(**source).ok());  // fills the cache
   ReadSamples(state, **source, state.range(1) ? kPermuted[shape] : 1);
 }
 BENCHMARK(BM_Parquet)

@@ -23,11 +23,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::unique_ptr<DataLoader> Open(FakeHostLoader::Options host,
+std::unique_ptr<DataLoader> Open(device::FakeHostLoader::Options host,
                                  DataLoader::Options options = {}) {
-  auto loader =
-      internal::NewDataLoader(std::make_unique<FakeHostLoader>(std::move(host)),
-                              device::NewHostDevice(), options);
+  auto loader = internal::NewDataLoader(
+      std::make_unique<device::FakeHostLoader>(std::move(host)),
+      device::NewHostDevice(), options);
   EXPECT_TRUE(loader.ok()) << loader.status();
   return *std::move(loader);
 }
@@ -108,19 +108,21 @@ TEST(DataLoader, CastsAsLibtorchWould) {
 
 TEST(DataLoader, KeepsASlotForTheStreamsThatABatchIsUsedOn) {
   for (const bool told : {false, true}) {
-    auto device = std::make_shared<FakeDevice>(14);
-    auto loader = internal::NewDataLoader(
-        std::make_unique<FakeHostLoader>(
-            FakeHostLoader::Options{.rows = 4, .steps = 8, .window = 8}),
-        device, {.device_prefetch = 1});
+    auto device = std::make_shared<device::FakeDevice>(14);
+    auto loader =
+        internal::NewDataLoader(std::make_unique<device::FakeHostLoader>(
+                                    device::FakeHostLoader::Options{
+                                        .rows = 4, .steps = 8, .window = 8}),
+                                device, {.device_prefetch = 1});
     ASSERT_TRUE(loader.ok()) << loader.status();
     Batch kept;  // a batch alone keeps no slot: its tensors do
     {
       auto batch = (*loader)->Next();
       ASSERT_TRUE(batch.ok()) << batch.status();
       if (told) {
-        batch->RecordStream(c10::Stream::unpack3(
-            FakeDevice::kOther.id, /*device_index=*/0, c10::DeviceType::CPU));
+        batch->RecordStream(c10::Stream::unpack3(device::FakeDevice::kOther.id,
+                                                 /*device_index=*/0,
+                                                 c10::DeviceType::CPU));
       }
       kept = *batch;
       kept.tensors.clear();

@@ -21,11 +21,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::StatusOr<std::unique_ptr<DataLoader>> Open(FakeHostLoader::Options host,
-                                                 DataLoader::Options options) {
+absl::StatusOr<std::unique_ptr<DataLoader>> Open(
+    device::FakeHostLoader::Options host, DataLoader::Options options) {
   options.epochs = host.epochs;
   return internal::NewDataLoader(
-      std::make_unique<FakeHostLoader>(std::move(host)),
+      std::make_unique<device::FakeHostLoader>(std::move(host)),
       device::NewHostDevice(), options);
 }
 

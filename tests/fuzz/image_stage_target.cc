@@ -58,7 +58,7 @@ constexpr const char* kPipelines[] = {
 
 class Pipeline {
  public:
-  explicit pipeline::Pipeline(const std::string& transforms) {
+  explicit Pipeline(const std::string& transforms) {
     auto spec = ParseSpecText("sources { dataset: 'segments' } batch_size: 8 " +
                                   transforms + " outputs { field: 'image' }",
                               "fuzz");
@@ -114,9 +114,8 @@ class Pipeline {
 };
 
 bool Run(const uint8_t* data, size_t size) {
-  static std::vector<pipeline::Pipeline>& pipelines =
-      *new std::vector<pipeline::Pipeline>(std::begin(kPipelines),
-                                           std::end(kPipelines));
+  static std::vector<Pipeline>& pipelines =
+      *new std::vector<Pipeline>(std::begin(kPipelines), std::end(kPipelines));
   // Its own allocation, so that a read past the end is seen.
   const std::vector<uint8_t> bytes(data, data + size);
   bool good = false;

@@ -18,9 +18,8 @@ namespace {
 constexpr int64_t kMaxFuzzedPixels = 1 << 20;
 
 // Empty when it cannot be decoded.
-std::vector<uint8_t> pipeline::Pixels(decode::ImageDecoder& decoder,
-                                      absl::Span<const uint8_t> bytes,
-                                      int divisor) {
+std::vector<uint8_t> Pixels(decode::ImageDecoder& decoder,
+                            absl::Span<const uint8_t> bytes, int divisor) {
   std::vector<uint8_t> pixels;
   auto header = decoder.Open(bytes, false);
   CheckDecodeStatus(header.status());
@@ -54,13 +53,11 @@ bool Run(const uint8_t* data, size_t size) {
     return false;
   }
   for (int divisor : {1, 2, 4, 8}) {
-    const std::vector<uint8_t> want =
-        pipeline::Pixels(*decoder, bytes, divisor);
+    const std::vector<uint8_t> want = Pixels(*decoder, bytes, divisor);
     MR_CHECK(!want.empty());
-    MR_CHECK(pipeline::Pixels(
-                 *decoder,
-                 {reinterpret_cast<const uint8_t*>(out.data()), out.size()},
-                 divisor) == want);
+    MR_CHECK(Pixels(*decoder,
+                    {reinterpret_cast<const uint8_t*>(out.data()), out.size()},
+                    divisor) == want);
   }
   return true;
 }

@@ -152,7 +152,7 @@ TEST_F(DamagedCallsTest, Status) {
       flips, flips);
 }
 
-TEST_F(DamagedCallsTest, receive::ListDatasets) {
+TEST_F(DamagedCallsTest, ListDatasets) {
   ExpectSameOrFailure(
       [this]() -> std::string {
         const auto list =
@@ -167,7 +167,7 @@ TEST_F(DamagedCallsTest, receive::ListDatasets) {
       flips, flips);
 }
 
-TEST_F(DamagedCallsTest, receive::DescribeDataset) {
+TEST_F(DamagedCallsTest, DescribeDataset) {
   ExpectSameOrFailure(
       [this]() -> std::string {
         const auto info = receive::DescribeDataset(gate_.address(), "digits",

@@ -65,9 +65,9 @@ class InsightTest : public testing::ServiceTest {
 
   // One start of a job: each rank is given `steps` steps from `start` on, and
   // writes its log into `folder`.
-  static void trainer::RunRanks(const std::string& folder, uint64_t attempt,
-                                uint32_t world, Position start, uint64_t steps,
-                                LastBatch last = LAST_BATCH_PAD) {
+  static void RunRanks(const std::string& folder, uint64_t attempt,
+                       uint32_t world, Position start, uint64_t steps,
+                       LastBatch last = LAST_BATCH_PAD) {
     for (uint32_t rank = 0; rank < world; ++rank) {
       HostLoaderOptions options = Digits(rank, world, last);
       options.start = start;
@@ -230,7 +230,7 @@ TEST_F(InsightTest, AuditProvesAJobOfSeveralStartsAndWorlds) {
   const std::string folder = NewTempDir();
   // Killed in step 13, resumed from 10 with other ranks, to the end of epoch 1.
   RunRanks(folder, 100, 2, {0, 0}, 13);
-  trainer::RunRanks(folder, 200, 4, {0, 10}, 2 * (kSteps + 1) - 10);
+  RunRanks(folder, 200, 4, {0, 10}, 2 * (kSteps + 1) - 10);
   const ProgramResult result =
       Millrace({"audit", "--files=" + folder, "--expect_epochs=2", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -285,7 +285,7 @@ TEST_F(InsightTest, AuditProvesAJobOfSeveralStartsAndWorlds) {
 // A job that goes on was called one that had lost data.
 TEST_F(InsightTest, AuditOfAnUnfinishedJobNamesWhatIsMissingAtItsEnd) {
   const std::string folder = NewTempDir();
-  trainer::RunRanks(folder, 1, 2, {0, 0}, kSteps + 1 + 5);
+  RunRanks(folder, 1, 2, {0, 0}, kSteps + 1 + 5);
   const auto audit = [&folder](const std::string& epochs) {
     return Millrace(
         {"audit", "--files=" + folder, "--expect_epochs=" + epochs});
@@ -302,7 +302,7 @@ TEST_F(InsightTest, AuditOfAnUnfinishedJobNamesWhatIsMissingAtItsEnd) {
 
 TEST_F(InsightTest, AuditProvesWithTheServersWhatWasDropped) {
   const std::string folder = NewTempDir();
-  trainer::RunRanks(folder, 1, 2, {0, 0}, kSteps, LAST_BATCH_DROP);
+  RunRanks(folder, 1, 2, {0, 0}, kSteps, LAST_BATCH_DROP);
   const ProgramResult alone =
       Millrace({"audit", "--files=" + folder, "--json"});
   EXPECT_EQ(alone.exit_code, 0) << alone.err;
@@ -316,7 +316,7 @@ TEST_F(InsightTest, AuditProvesWithTheServersWhatWasDropped) {
 
 TEST_F(InsightTest, AuditNamesTheStepWhoseBytesDiffer) {
   const std::string folder = NewTempDir();
-  trainer::RunRanks(folder, 1, 1, {0, 0}, 4);
+  RunRanks(folder, 1, 1, {0, 0}, 4);
   // The log of a batch that was altered on its way into the model.
   auto file = audit::ReadAuditFile(LogOf(folder, 0));
   ASSERT_TRUE(file.ok()) << file.status();
@@ -343,7 +343,7 @@ TEST_F(InsightTest, AuditNamesTheStepWhoseBytesDiffer) {
 TEST_F(InsightTest, AuditProvesNothingOfBatchesThatAllDiffer) {
   const std::string folder = NewTempDir();
   const std::string other = NewTempDir();
-  trainer::RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
+  RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
   auto file = audit::ReadAuditFile(LogOf(folder, 0));
   ASSERT_TRUE(file.ok()) << file.status();
   auto log = audit::AuditWriter::Open(LogOf(other, 0), file->segments[0].run);
@@ -375,7 +375,7 @@ TEST_F(InsightTest, AuditProvesNothingOfBatchesThatAllDiffer) {
 // It ended with 0.
 TEST_F(InsightTest, AuditOfADamagedLogFails) {
   const std::string folder = NewTempDir();
-  trainer::RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
+  RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
   std::string log = ReadFile(LogOf(folder, 0));
   const size_t at = log.size() - 3 * 32;
   log[at + 9] ^= 1;

@@ -59,7 +59,7 @@ class FakePipeline final : public pipeline::Pipeline {
   OpenResponse description_;
 };
 
-uint64_t decode::DigestOf(const batch::BatchPayload& payload) {
+uint64_t DigestOf(const batch::BatchPayload& payload) {
   return XXH3_64bits(payload.data(), payload.bytes());
 }
 
@@ -121,7 +121,7 @@ FakeEngine::FakeEngine(Config config)
     : config_(std::move(config)),
       shared_digest_(config_.shared_payload == nullptr
                          ? 0
-                         : decode::DigestOf(*config_.shared_payload)),
+                         : DigestOf(*config_.shared_payload)),
       thread_([this] {
         while (true) {
           std::function<void()> task;
@@ -225,7 +225,7 @@ void FakeEngine::Step(std::shared_ptr<RunState> run) {
     if (run->range.with_payload_digest) {
       batch.header.set_payload_xxh3(config_.shared_payload != nullptr
                                         ? shared_digest_
-                                        : decode::DigestOf(*payload));
+                                        : DigestOf(*payload));
     }
     batch.payload = std::move(payload);
     ++run->next;

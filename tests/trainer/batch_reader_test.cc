@@ -238,7 +238,7 @@ Batch OfRows(int64_t rows) {
   return batch;
 }
 
-TEST(losses::TargetForm, IsWhatTheLossLearns) {
+TEST(TargetForm, IsWhatTheLossLearns) {
   const auto form = [](losses::LossKind loss, DType dtype,
                        std::vector<int64_t> shape, int64_t classes) {
     OpenResponse plan;
@@ -323,7 +323,7 @@ const char kLosses[] = "tests/testdata/trainer/models/";
 // Outputs and target follow from sines; the numbers are of Python's torch:
 // binary_cross_entropy_with_logits, mse_loss and smooth_l1_loss of the rows
 // 0, 2 and 3, with reduction="mean", times 3.
-TEST(losses::Loss, IsThatOfPythonOverTheRowsThatCount) {
+TEST(Loss, IsThatOfPythonOverTheRowsThatCount) {
   const torch::Tensor outputs =
       at::sin(at::arange(20, torch::kFloat)).view({4, 5}) * 3;
   const torch::Tensor target =
@@ -367,7 +367,7 @@ TEST(losses::Loss, IsThatOfPythonOverTheRowsThatCount) {
   }
 }
 
-TEST(losses::Loss, TakesOneNumberARowWithoutItsDimension) {
+TEST(Loss, TakesOneNumberARowWithoutItsDimension) {
   const torch::Tensor target = torch::tensor({1., 2., 4.}, torch::kFloat);
   const torch::Tensor outputs = torch::tensor({0., 2., 1.}, torch::kFloat);
   EXPECT_EQ(Learn("mse")
@@ -378,7 +378,7 @@ TEST(losses::Loss, TakesOneNumberARowWithoutItsDimension) {
       outputs, target.slice(0, 0, 2).view({2, 1}), OfRows(2), 0));
 }
 
-TEST(losses::Loss, RefusesFilesThatAreNoLosses) {
+TEST(Loss, RefusesFilesThatAreNoLosses) {
   const auto refusal = [](const std::string& file) {
     const auto loss = losses::MakeLoss(
         {.kind = losses::LossKind::kTorchScript, .file = file}, torch::kCPU);

@@ -37,7 +37,7 @@ std::shared_ptr<models::Classifier> MakeUNet(int64_t channels,
   return *std::move(model);
 }
 
-TEST(models::UNet, ComputesWhatPythonComputes) {
+TEST(UNet, ComputesWhatPythonComputes) {
   const auto golden = Golden("pixels.txt");
   for (const bool channels_last : {false, true}) {
     const auto model = MakeUNet(3, 2);
@@ -57,7 +57,7 @@ TEST(models::UNet, ComputesWhatPythonComputes) {
   }
 }
 
-TEST(models::UNet, TakesAnySizeFromEightPixelsOn) {
+TEST(UNet, TakesAnySizeFromEightPixelsOn) {
   const torch::NoGradGuard no_grad;
   const auto model = MakeUNet(1, 3);
   const auto graph = models::GraphOf(model);

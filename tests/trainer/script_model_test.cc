@@ -74,7 +74,7 @@ std::vector<double> Train(models::Classifier& model,
   return losses;
 }
 
-TEST(models::ScriptModel, NamesItsWeightsAsPythonDoes) {
+TEST(ScriptModel, NamesItsWeightsAsPythonDoes) {
   const auto model = Load("small_cnn.pt");
   std::vector<std::string> names;
   for (const auto& named : model->named_parameters()) {
@@ -87,7 +87,7 @@ TEST(models::ScriptModel, NamesItsWeightsAsPythonDoes) {
   EXPECT_EQ(models::CountParameters(*model), 4 * 9 + 4 + 8 + 640 + 10);
 }
 
-TEST(models::ScriptModel, LearnsWhatPythonLearns) {
+TEST(ScriptModel, LearnsWhatPythonLearns) {
   const auto golden = Golden("script.txt");
   const torch::Tensor images = Images({4, 1, 28, 28});
   for (const char* file : {"small_cnn.pt", "traced_cnn.pt"}) {
@@ -114,7 +114,7 @@ TEST(models::ScriptModel, LearnsWhatPythonLearns) {
   }
 }
 
-TEST(models::ScriptModel, DropsOutInTrainingOnly) {
+TEST(ScriptModel, DropsOutInTrainingOnly) {
   const auto model = Load("dropped.pt");
   const torch::NoGradGuard no_grad;
   const torch::Tensor images = Images({4, 1, 28, 28});
@@ -127,7 +127,7 @@ TEST(models::ScriptModel, DropsOutInTrainingOnly) {
   EXPECT_TRUE(torch::equal(model->forward(images), model->forward(images)));
 }
 
-TEST(models::ScriptModel, TakesWeightsFromAnArchiveOfLibtorch) {
+TEST(ScriptModel, TakesWeightsFromAnArchiveOfLibtorch) {
   const torch::Tensor images = Images({4, 1, 28, 28});
   const auto trained = Load("small_cnn.pt");
   Train(*trained, images, 3, 0.5);
@@ -147,7 +147,7 @@ TEST(models::ScriptModel, TakesWeightsFromAnArchiveOfLibtorch) {
   EXPECT_TRUE(torch::equal(trained->forward(images), other->forward(images)));
 }
 
-TEST(models::ScriptModel, TrainsOnlyWhatWantsAGradientAndSharedWeightsOnce) {
+TEST(ScriptModel, TrainsOnlyWhatWantsAGradientAndSharedWeightsOnce) {
   const auto model = Load("half_fixed.pt");
   EXPECT_EQ(models::TrainableParameters(*model).size(), 3u);
   const torch::Tensor fixed =
@@ -160,7 +160,7 @@ TEST(models::ScriptModel, TrainsOnlyWhatWantsAGradientAndSharedWeightsOnce) {
   EXPECT_FALSE(torch::equal(model->named_parameters()["first.weight"], shared));
 }
 
-TEST(models::ScriptModel, RefusesFilesThatItCannotTrain) {
+TEST(ScriptModel, RefusesFilesThatItCannotTrain) {
   EXPECT_THAT(Refusal("/no/such/file.pt"), HasSubstr("/no/such/file.pt"));
   EXPECT_THAT(Refusal(ModelFile("resnet.txt")),
               AllOf(HasSubstr("resnet.txt"), HasSubstr("TorchScript")));
@@ -221,7 +221,7 @@ TEST(CheckFit, SaysWhatTheModelTakesAndGives) {
   EXPECT_THAT(FitOf("tupled.pt", kDigits, 10), HasSubstr("no tensor"));
 }
 
-TEST(models::ModelName, OfAFileGoesByItsContent) {
+TEST(ModelName, OfAFileGoesByItsContent) {
   const std::string folder = testing::NewTempDir();
   const std::string bytes = testing::ReadFile(ModelFile("dropped.pt"));
   testing::WriteFile(folder + "/a.pt", bytes);
@@ -251,7 +251,7 @@ TEST(models::ModelName, OfAFileGoesByItsContent) {
 
 // The same seed, with and without a graph: the same losses, weights and running
 // statistics. The last step has another number of rows.
-TEST(models::GraphModel, LearnsWhatTheModelLearns) {
+TEST(GraphModel, LearnsWhatTheModelLearns) {
   for (const std::string name : {"mlp", "cnn", "resnet18"}) {
     SCOPED_TRACE(name);
     const int64_t channels = name == "resnet18" ? 3 : 1;
@@ -289,7 +289,7 @@ TEST(models::GraphModel, LearnsWhatTheModelLearns) {
   }
 }
 
-TEST(models::GraphModel, FollowsWeightsThatAreReplaced) {
+TEST(GraphModel, FollowsWeightsThatAreReplaced) {
   const torch::NoGradGuard no_grad;
   auto model = models::MakeModel("mlp", kDigits, 10);
   ASSERT_TRUE(model.ok());
@@ -303,7 +303,7 @@ TEST(models::GraphModel, FollowsWeightsThatAreReplaced) {
   EXPECT_EQ(graph->forward(images).abs().sum().item<float>(), 0);
 }
 
-TEST(models::GraphModel, KnowsTheTypesThatAutocastChooses) {
+TEST(GraphModel, KnowsTheTypesThatAutocastChooses) {
   auto model = models::MakeModel("cnn", kDigits, 10);
   ASSERT_TRUE(model.ok());
   testing::Fill(**model);
@@ -333,7 +333,7 @@ TEST(models::GraphModel, KnowsTheTypesThatAutocastChooses) {
   EXPECT_TRUE(torch::allclose(graph->forward(images), full, 1e-5, 1e-5));
 }
 
-TEST(models::GraphModel, RunsWithoutAGraphAfterTooManyShapes) {
+TEST(GraphModel, RunsWithoutAGraphAfterTooManyShapes) {
   const torch::NoGradGuard no_grad;
   auto model = models::MakeModel("mlp", kDigits, 10);
   ASSERT_TRUE(model.ok());

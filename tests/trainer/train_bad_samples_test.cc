@@ -57,20 +57,19 @@ class BadSamples : public ::testing::Test {
 
   ProgramResult Run(const std::string& policy,
                     const std::vector<std::string>& flags) const {
-    std::vector<std::string> command = {
-        ProgramPath("trainer/millrace-train"),
-        "--endpoint=" + server_->address(),
-        "--dataset=photos",
-        "--pipeline=" + pipeline::Pipeline(policy),
-        "--model=cnn",
-        "--seed=1",
-        "--batch_size=8",
-        "--epochs=2",
-        "--json=" + Path("run.json")};
+    std::vector<std::string> command = {ProgramPath("trainer/millrace-train"),
+                                        "--endpoint=" + server_->address(),
+                                        "--dataset=photos",
+                                        "--pipeline=" + Pipeline(policy),
+                                        "--model=cnn",
+                                        "--seed=1",
+                                        "--batch_size=8",
+                                        "--epochs=2",
+                                        "--json=" + Path("run.json")};
     command.insert(command.end(), flags.begin(), flags.end());
     return RunProgram(command);
   }
-  std::string pipeline::Pipeline(const std::string& policy) const {
+  std::string Pipeline(const std::string& policy) const {
     const std::string path = Path(policy + ".textproto");
     WriteFile(path, absl::StrCat("transforms { decode_image {} } transforms { "
                                  "center_crop { height: 16 width: 16 } } "
@@ -111,10 +110,9 @@ TEST_F(BadSamples, OfAnEvaluationAreMetByItsOwnPipeline) {
 }
 
 TEST_F(BadSamples, LeaveEmptyRowsThatAreCounted) {
-  const ProgramResult run =
-      Run("ZERO",
-          {"--nproc=2", "--audit_dir=" + Path("audit"), "--eval_dataset=photos",
-           "--eval_pipeline=" + pipeline::Pipeline("ZERO")});
+  const ProgramResult run = Run(
+      "ZERO", {"--nproc=2", "--audit_dir=" + Path("audit"),
+               "--eval_dataset=photos", "--eval_pipeline=" + Pipeline("ZERO")});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(
       run.err,
@@ -160,7 +158,7 @@ TEST_F(BadSamples, LeaveEmptyRowsThatAreCounted) {
 TEST_F(BadSamples, AreReplacedAndNamed) {
   const ProgramResult run = Run(
       "SUBSTITUTE", {"--audit_dir=" + Path("audit"), "--eval_dataset=photos",
-                     "--eval_pipeline=" + pipeline::Pipeline("ZERO")});
+                     "--eval_pipeline=" + Pipeline("ZERO")});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(
       run.err,

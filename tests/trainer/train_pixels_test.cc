@@ -47,7 +47,7 @@ class Pixels : public ::testing::Test {
     return folder_ + "/" + name;
   }
   // Crops of 32 pixels; outside of a photograph lies 255.
-  std::string pipeline::Pipeline() const {
+  std::string Pipeline() const {
     WriteFile(Path("crops.textproto"),
               "field_roles { field: 'mask' role: MASK fill: 255 } "
               "transforms { random_affine { fields: ['image', 'mask'] "
@@ -80,12 +80,12 @@ class Pixels : public ::testing::Test {
 };
 
 // Both outlines and what is in them; 33 samples are no multiple of the batch.
-TEST_F(pipeline::Pixels, LearnsMasksOfClassesAlikeWithOneRankAndTwo) {
+TEST_F(Pixels, LearnsMasksOfClassesAlikeWithOneRankAndTwo) {
   for (const char* ranks : {"1", "2"}) {
     const ProgramResult run =
-        Run({"--dataset=shapes", pipeline::Pipeline(), "--model=unet",
-             "--classes=3", "--ignore_value=255", "--lr=0.01",
-             "--last_batch=pad", absl::StrCat("--nproc=", ranks),
+        Run({"--dataset=shapes", Pipeline(), "--model=unet", "--classes=3",
+             "--ignore_value=255", "--lr=0.01", "--last_batch=pad",
+             absl::StrCat("--nproc=", ranks),
              absl::StrCat("--epochs=", ranks[0] == '1' ? 5 : 1),
              "--eval_dataset=others", EvalPipeline(),
              "--json=" + Path(absl::StrCat(ranks, ".json")),
@@ -109,9 +109,9 @@ TEST_F(pipeline::Pixels, LearnsMasksOfClassesAlikeWithOneRankAndTwo) {
   }
 }
 
-TEST_F(pipeline::Pixels, LearnsAYesOrNoForEachClassOfAMask) {
+TEST_F(Pixels, LearnsAYesOrNoForEachClassOfAMask) {
   const ProgramResult run =
-      Run({"--dataset=shapes", pipeline::Pipeline(), "--model=unet",
+      Run({"--dataset=shapes", Pipeline(), "--model=unet",
            "--loss=bce_with_logits", "--classes=3", "--ignore_value=255",
            "--lr=0.01", "--epochs=8", "--eval_dataset=others", EvalPipeline(),
            "--json=" + Path("bce.json"), "--step_losses=" + Path("bce")});
@@ -121,7 +121,7 @@ TEST_F(pipeline::Pixels, LearnsAYesOrNoForEachClassOfAMask) {
 }
 
 // The preset's crops of 480 pixels, one step; 255 is a value like others there.
-TEST_F(pipeline::Pixels, TakesWhatThePresetMakes) {
+TEST_F(Pixels, TakesWhatThePresetMakes) {
   const std::vector<std::string> flags = {
       "--dataset=shapes", "--preset=segmentation_train", "--model=unet",
       "--batch_size=1", "--max_steps=1"};
@@ -136,19 +136,18 @@ TEST_F(pipeline::Pixels, TakesWhatThePresetMakes) {
   EXPECT_THAT(Run(flags).err, HasSubstr("give --classes=N"));
 }
 
-TEST_F(pipeline::Pixels, TrainsModulesAndLossesOfFilesOverPixels) {
+TEST_F(Pixels, TrainsModulesAndLossesOfFilesOverPixels) {
   const std::string models = "torchscript:tests/testdata/trainer/models/";
   const ProgramResult run =
-      Run({"--dataset=shapes", pipeline::Pipeline(),
-           "--model=" + models + "of_pixels.pt", "--loss=" + models + "dice.pt",
-           "--ignore_value=255", "--epochs=3", "--lr=0.05",
-           "--step_losses=" + Path("dice")});
+      Run({"--dataset=shapes", Pipeline(), "--model=" + models + "of_pixels.pt",
+           "--loss=" + models + "dice.pt", "--ignore_value=255", "--epochs=3",
+           "--lr=0.05", "--step_losses=" + Path("dice")});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_LT(Losses("dice").back(), 0.8 * Losses("dice").front());
 }
 
 // 8 x 1 x 128 x 128, as docs/training.md has it.
-TEST_F(pipeline::Pixels, ProfilesBinaryMasks) {
+TEST_F(Pixels, ProfilesBinaryMasks) {
   WriteFile(Path("made_up.textproto"),
             "sources { synthetic { samples: 80 "
             "  fields { name: 'image' dtype: DTYPE_FLOAT32 "
@@ -176,7 +175,7 @@ TEST_F(pipeline::Pixels, ProfilesBinaryMasks) {
 }
 
 // Neither has a preset: the samples are taken as they are stored.
-TEST_F(pipeline::Pixels, GivesVectorsAndTokensToModulesAsTheyAre) {
+TEST_F(Pixels, GivesVectorsAndTokensToModulesAsTheyAre) {
   for (const char* input : {"vector", "tokens"}) {
     const ProgramResult run =
         Run({"--dataset=rows", absl::StrCat("--input=", input),
@@ -191,7 +190,7 @@ TEST_F(pipeline::Pixels, GivesVectorsAndTokensToModulesAsTheyAre) {
 }
 
 // The server's advice was two transforms, of which a pipeline file is made.
-TEST_F(pipeline::Pixels, NamesAPresetForPhotographsWithoutOne) {
+TEST_F(Pixels, NamesAPresetForPhotographsWithoutOne) {
   WriteFile(Path("photo.jpg"), "never decoded");
   const auto server = ServerProcess::Start(
       {"--operators=" + ProgramPath("tests/testing/operators/slow_photo.so"),
@@ -205,9 +204,9 @@ TEST_F(pipeline::Pixels, NamesAPresetForPhotographsWithoutOne) {
   EXPECT_THAT(run.err, HasSubstr("--preset=imagenet_train for photographs"));
 }
 
-TEST_F(pipeline::Pixels, SaysWhatDoesNotFit) {
+TEST_F(Pixels, SaysWhatDoesNotFit) {
   const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
-      {{"--dataset=shapes", pipeline::Pipeline(), "--model=cnn", "--classes=3"},
+      {{"--dataset=shapes", Pipeline(), "--model=cnn", "--classes=3"},
        "choose --model=unet"},
       {{"--dataset=rows", "--model=unet", "--input=vector"},
        "has no values for each pixel"},
@@ -216,7 +215,7 @@ TEST_F(pipeline::Pixels, SaysWhatDoesNotFit) {
        "--input=NAME"},
       {{"--dataset=rows", "--model=mlp", "--ignore_value=255"},
        "--ignore_value=255 applies to targets"},
-      {{"--dataset=shapes", pipeline::Pipeline(), "--model=unet",
+      {{"--dataset=shapes", Pipeline(), "--model=unet",
         "--loss=bce_with_logits"},
        "has the value 255"},
       {{"--dataset=rows", "--input=tokens",

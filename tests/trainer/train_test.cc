@@ -29,7 +29,8 @@ std::vector<torch::Tensor> Weights(const std::string& checkpoint) {
   auto model =
       models::MakeModel("mlp", {.channels = 1, .height = 28, .width = 28}, 10);
   EXPECT_TRUE(model.ok()) << model.status();
-  const absl::Status restored = RestoreCheckpoint(checkpoint, **model, {});
+  const absl::Status restored =
+      trainer::RestoreCheckpoint(checkpoint, **model, {});
   EXPECT_TRUE(restored.ok()) << restored;
   return (*model)->parameters();
 }

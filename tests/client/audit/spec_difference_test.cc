@@ -18,8 +18,7 @@ PipelineSpec Spec(const std::string& text) {
   return *spec;
 }
 
-std::string diagnosis::Difference(const std::string& before,
-                                  const std::string& after) {
+std::string Difference(const std::string& before, const std::string& after) {
   return DifferenceText(DifferencesOf(Spec(before), Spec(after)), "then",
                         "now");
 }
@@ -29,23 +28,22 @@ TEST(SpecDifference, NamesFieldsAndBothValues) {
                             Spec("batch_size: 8")),
               IsEmpty())
       << "packing is no part of a plan";
-  EXPECT_EQ(diagnosis::Difference("batch_size: 8", "batch_size: 16 seed: 3"),
+  EXPECT_EQ(Difference("batch_size: 8", "batch_size: 16 seed: 3"),
             "seed (0 then, 3 now), batch_size (8 then, 16 now)");
-  EXPECT_EQ(diagnosis::Difference("", "last_batch: LAST_BATCH_PAD"),
+  EXPECT_EQ(Difference("", "last_batch: LAST_BATCH_PAD"),
             "last_batch (LAST_BATCH_DROP then, LAST_BATCH_PAD now)");
-  EXPECT_EQ(diagnosis::Difference("sources { dataset: 'a' }",
-                                  "sources { dataset: 'b' }"),
+  EXPECT_EQ(Difference("sources { dataset: 'a' }", "sources { dataset: 'b' }"),
             "sources (dataset: \"a\" then, dataset: \"b\" now)");
 }
 
 TEST(SpecDifference, NamesOfListsOnlyWhatTheOtherLacks) {
   const std::string flip = "transforms { horizontal_flip {} } ";
   const std::string decode = "transforms { decode_image {} } ";
-  EXPECT_EQ(diagnosis::Difference(decode, decode + flip),
+  EXPECT_EQ(Difference(decode, decode + flip),
             "transforms (none then, horizontal_flip { } now)");
-  EXPECT_EQ(diagnosis::Difference(decode + flip, flip + decode),
+  EXPECT_EQ(Difference(decode + flip, flip + decode),
             "transforms (none then, another order now)");
-  EXPECT_EQ(diagnosis::Difference("", "shuffle { mode: SEQUENTIAL }"),
+  EXPECT_EQ(Difference("", "shuffle { mode: SEQUENTIAL }"),
             "shuffle (none then, mode: SEQUENTIAL now)");
 }
 

@@ -209,7 +209,7 @@ TEST_F(BatchAssemblyTest, SharedMemoryIsHandedOutWhereItLies) {
   assembly_.Drop();
 
   // All of it, or none.
-  FrameView part = Frame(batch_, 0, 7);
+  wire::FrameView part = Frame(batch_, 0, 7);
   part.hold = whole.shared;
   ASSERT_TRUE(Begin(part).ok());
   assembly_.Want(&part, nullptr, /*verify=*/true);

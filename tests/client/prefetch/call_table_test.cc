@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using pipeline::StepRun = CallTable::Run;
+using StepRun = CallTable::Run;
 
 // Two epochs of 10 steps, and a table of 16.
 class CallTableTest : public ::testing::Test {
@@ -21,12 +21,12 @@ class CallTableTest : public ::testing::Test {
 
   // A call for `count` new batches.
   CallId RequestNew(ServerId server, uint64_t count) {
-    const pipeline::StepRun run = {table_.end(), count};
+    const StepRun run = {table_.end(), count};
     table_.Append(count, now_);
     return table_.Start(server, run, false, now_);
   }
 
-  CallId RequestAgain(ServerId server, pipeline::StepRun run) {
+  CallId RequestAgain(ServerId server, StepRun run) {
     table_.Request(run, now_);
     return table_.Start(server, run, true, now_);
   }
@@ -81,13 +81,13 @@ TEST_F(CallTableTest, WhatTheOnlyCallLosesWaitsToBeRequestedAgain) {
   EXPECT_EQ(table_.Lose(table_.Remove(id)), 3);
   EXPECT_EQ(table_.Find(id), nullptr);
   ASSERT_TRUE(table_.has_waiting());
-  EXPECT_EQ(table_.FirstWaiting(10), (pipeline::StepRun{0, 1}));
+  EXPECT_EQ(table_.FirstWaiting(10), (StepRun{0, 1}));
   EXPECT_EQ(table_.at(0).avoid, 7);
   now_ += absl::Seconds(1);
   RequestAgain(8, {0, 1});
   EXPECT_EQ(table_.at(0).requested, now_) << "no call owed it any more";
-  EXPECT_EQ(table_.FirstWaiting(10), (pipeline::StepRun{2, 2}));
-  EXPECT_EQ(table_.FirstWaiting(1), (pipeline::StepRun{2, 1}));
+  EXPECT_EQ(table_.FirstWaiting(10), (StepRun{2, 2}));
+  EXPECT_EQ(table_.FirstWaiting(1), (StepRun{2, 1}));
   RequestAgain(8, {2, 2});
   EXPECT_FALSE(table_.has_waiting());
   EXPECT_EQ(table_.FirstWaiting(10).count, 0);
@@ -101,11 +101,9 @@ TEST_F(CallTableTest, ARunThatWaitsEndsWithTheEpochAndAtAnotherServerToAvoid) {
   while (!table_.calls().empty()) {
     table_.Lose(table_.Remove(table_.calls().begin()->first));
   }
-  EXPECT_EQ(table_.FirstWaiting(100), (pipeline::StepRun{0, 10}))
-      << "the epoch ends";
+  EXPECT_EQ(table_.FirstWaiting(100), (StepRun{0, 10})) << "the epoch ends";
   RequestAgain(3, {0, 10});
-  EXPECT_EQ(table_.FirstWaiting(100), (pipeline::StepRun{10, 2}))
-      << "the next avoids 2";
+  EXPECT_EQ(table_.FirstWaiting(100), (StepRun{10, 2})) << "the next avoids 2";
 }
 
 TEST_F(CallTableTest, AStepOfTwoCallsIsLostWithTheSecondOnly) {

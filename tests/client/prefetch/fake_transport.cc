@@ -78,18 +78,18 @@ FakeBatch MakeBatch(const OpenResponse& plan, Position position) {
   return batch;
 }
 
-void FakeTransport::SetServers(std::vector<ServerState> servers) {
+void FakeTransport::SetServers(std::vector<prefetch::ServerState> servers) {
   servers_ = std::move(servers);
   if (events_ != nullptr) events_->OnServers(servers_);
 }
 
-void FakeTransport::Start(TransportEvents* events) {
+void FakeTransport::Start(prefetch::TransportEvents* events) {
   events_ = events;
   events_->OnServers(servers_);
 }
 
-void FakeTransport::StartCall(CallId id, ServerId server,
-                              const AskedSteps& steps) {
+void FakeTransport::StartCall(prefetch::CallId id, prefetch::ServerId server,
+                              const prefetch::AskedSteps& steps) {
   Call call;
   call.server = server;
   call.steps = steps;
@@ -100,7 +100,7 @@ void FakeTransport::StartCall(CallId id, ServerId server,
   history_.emplace_back(server, steps);
 }
 
-bool FakeTransport::SendFrame(CallId id, uint64_t bytes) {
+bool FakeTransport::SendFrame(prefetch::CallId id, uint64_t bytes) {
   Call& call = calls_.at(id);
   if (!call.begun) {
     if (call.left.empty()) return false;
@@ -130,13 +130,13 @@ bool FakeTransport::SendFrame(CallId id, uint64_t bytes) {
   return true;
 }
 
-void FakeTransport::Complete(CallId id) {
+void FakeTransport::Complete(prefetch::CallId id) {
   while (calls_.count(id) > 0 && SendFrame(id)) {
   }
   if (calls_.count(id) > 0) End(id, absl::OkStatus());
 }
 
-void FakeTransport::SendBatch(CallId id, const FakeBatch& batch) {
+void FakeTransport::SendBatch(prefetch::CallId id, const FakeBatch& batch) {
   wire::FrameView frame;
   frame.step = batch.header.step();
   frame.has_header = true;
@@ -146,13 +146,14 @@ void FakeTransport::SendBatch(CallId id, const FakeBatch& batch) {
   events_->OnFrame(id, frame);
 }
 
-void FakeTransport::End(CallId id, absl::Status status) {
+void FakeTransport::End(prefetch::CallId id, absl::Status status) {
   calls_.erase(id);
   events_->OnCallDone(id, std::move(status));
 }
 
-std::vector<CallId> FakeTransport::CallsAt(ServerId server) const {
-  std::vector<CallId> ids;
+std::vector<prefetch::CallId> FakeTransport::CallsAt(
+    prefetch::ServerId server) const {
+  std::vector<prefetch::CallId> ids;
   for (const auto& [id, call] : calls_) {
     if (call.server == server) ids.push_back(id);
   }

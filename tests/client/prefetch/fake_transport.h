@@ -32,11 +32,11 @@ struct FakeBatch {
 
 FakeBatch MakeBatch(const OpenResponse& plan, Position position);
 
-class FakeTransport : public BatchTransport {
+class FakeTransport : public prefetch::BatchTransport {
  public:
   struct Call {
-    ServerId server = 0;
-    AskedSteps steps;
+    prefetch::ServerId server = 0;
+    prefetch::AskedSteps steps;
     std::vector<uint64_t> left;  // steps that were not begun, in order
     // The batch under way.
     FakeBatch batch;
@@ -47,46 +47,52 @@ class FakeTransport : public BatchTransport {
   explicit FakeTransport(OpenResponse plan) : plan_(std::move(plan)) {}
 
   // --- what the test does -------------------------------------------------
-  void SetServers(std::vector<ServerState> servers);
+  void SetServers(std::vector<prefetch::ServerState> servers);
   void Tick() { events_->OnTick(); }
   // One frame of at most `bytes` of the batch under way, or of the next one
   // in `left`. False when the call has nothing left to send.
-  bool SendFrame(CallId id, uint64_t bytes = 1 << 20);
+  bool SendFrame(prefetch::CallId id, uint64_t bytes = 1 << 20);
   // Whole batches, all that are left, and the end of the call.
-  void Complete(CallId id);
+  void Complete(prefetch::CallId id);
   // One whole batch of the call's range, asked for or not.
-  void SendBatch(CallId id, const FakeBatch& batch);
-  void SendRaw(CallId id, wire::FrameView& frame) {
+  void SendBatch(prefetch::CallId id, const FakeBatch& batch);
+  void SendRaw(prefetch::CallId id, wire::FrameView& frame) {
     events_->OnFrame(id, frame);
   }
-  void End(CallId id, absl::Status status);
+  void End(prefetch::CallId id, absl::Status status);
 
-  const std::map<CallId, Call>& calls() const { return calls_; }
-  std::vector<CallId> CallsAt(ServerId server) const;
+  const std::map<prefetch::CallId, Call>& calls() const { return calls_; }
+  std::vector<prefetch::CallId> CallsAt(prefetch::ServerId server) const;
   // Every call that was ever started.
-  const std::vector<std::pair<ServerId, AskedSteps>>& history() const {
+  const std::vector<std::pair<prefetch::ServerId, prefetch::AskedSteps>>&
+  history() const {
     return history_;
   }
   // Every server that was to get a new connection.
-  const std::vector<ServerId>& reconnects() const { return reconnects_; }
+  const std::vector<prefetch::ServerId>& reconnects() const {
+    return reconnects_;
+  }
   int wakes() const { return wakes_.load(); }
   bool stopped() const { return stopped_; }
 
   // --- BatchTransport -----------------------------------------------------
-  void Start(TransportEvents* events) override;
-  void StartCall(CallId id, ServerId server, const AskedSteps& steps) override;
-  void CancelCall(CallId id) override { calls_.erase(id); }
-  void Reconnect(ServerId server) override { reconnects_.push_back(server); }
+  void Start(prefetch::TransportEvents* events) override;
+  void StartCall(prefetch::CallId id, prefetch::ServerId server,
+                 const prefetch::AskedSteps& steps) override;
+  void CancelCall(prefetch::CallId id) override { calls_.erase(id); }
+  void Reconnect(prefetch::ServerId server) override {
+    reconnects_.push_back(server);
+  }
   void Wake() override { wakes_.fetch_add(1); }
   void Stop() override { stopped_ = true; }
 
  protected:
   const OpenResponse plan_;
-  TransportEvents* events_ = nullptr;
-  std::vector<ServerState> servers_;
-  std::map<CallId, Call> calls_;
-  std::vector<std::pair<ServerId, AskedSteps>> history_;
-  std::vector<ServerId> reconnects_;
+  prefetch::TransportEvents* events_ = nullptr;
+  std::vector<prefetch::ServerState> servers_;
+  std::map<prefetch::CallId, Call> calls_;
+  std::vector<std::pair<prefetch::ServerId, prefetch::AskedSteps>> history_;
+  std::vector<prefetch::ServerId> reconnects_;
   std::atomic<int> wakes_{0};
   bool stopped_ = false;
 };

@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Request = LateSteps::Request;
-using pipeline::StepRun = CallTable::Run;
+using StepRun = CallTable::Run;
 
 absl::Duration Ms(int64_t ms) { return absl::Milliseconds(ms); }
 
@@ -40,14 +40,14 @@ class LateStepsTest : public ::testing::Test {
         std::vector<ServerState>{{1, "a", first}, {2, "b", second}});
   }
 
-  CallId Start(ServerId server, pipeline::StepRun run, absl::Time now) {
+  CallId Start(ServerId server, StepRun run, absl::Time now) {
     servers_.Asked(server, run.count, now);
     return table_.Start(server, run, false, now);
   }
 
   // A call for `count` new steps, at kStart.
   CallId RequestNew(ServerId server, uint64_t count) {
-    const pipeline::StepRun run = {table_.end(), count};
+    const StepRun run = {table_.end(), count};
     table_.Append(count, kStart);
     return Start(server, run, kStart);
   }
@@ -94,16 +94,16 @@ TEST_F(LateStepsTest, ALateStepIsRequestedFromTheOtherServerOnce) {
 TEST_F(LateStepsTest, StepsThatTheConsumerNeedsLaterCanWait) {
   RequestNew(1, 8);
   // In 15 ms it comes to the second one, and not to the third.
-  EXPECT_EQ(FindLate(Ms(15), Ms(10))->run, (pipeline::StepRun{0, 2}));
+  EXPECT_EQ(FindLate(Ms(15), Ms(10))->run, (StepRun{0, 2}));
   // And no more than the budget pays.
-  EXPECT_EQ(FindLate(Ms(15), Ms(0))->run, (pipeline::StepRun{0, 4}));
+  EXPECT_EQ(FindLate(Ms(15), Ms(0))->run, (StepRun{0, 4}));
 }
 
 TEST_F(LateStepsTest, OneRunIsOfOneServer) {
   RequestNew(1, 1);
   RequestNew(2, 1);
   servers_.Heard(2, kStart + Ms(10));
-  EXPECT_EQ(FindLate(Ms(15))->run, (pipeline::StepRun{0, 1}));
+  EXPECT_EQ(FindLate(Ms(15))->run, (StepRun{0, 1}));
 }
 
 TEST_F(LateStepsTest, NothingIsLateWithoutAnotherServer) {

@@ -7,22 +7,15 @@
 namespace millrace::prefetch {
 namespace {
 
-absl::Time trainer::At(int64_t ms) {
-  return absl::UnixEpoch() + absl::Milliseconds(ms);
-}
+absl::Time At(int64_t ms) { return absl::UnixEpoch() + absl::Milliseconds(ms); }
 
 TEST(ServerTallyTest, CountsABatchAtTheServerThatBroughtIt) {
   ServerTally tally;
   BatchHeader header;
   header.mutable_stage_micros()->set_decode(2000);
-  EXPECT_EQ(tally.Count("a", header, false, trainer::At(0), trainer::At(10)),
-            0);
-  EXPECT_EQ(
-      tally.Count("b", BatchHeader(), true, trainer::At(0), trainer::At(10)),
-      1);
-  EXPECT_EQ(
-      tally.Count("a", BatchHeader(), true, trainer::At(20), trainer::At(30)),
-      0);
+  EXPECT_EQ(tally.Count("a", header, false, At(0), At(10)), 0);
+  EXPECT_EQ(tally.Count("b", BatchHeader(), true, At(0), At(10)), 1);
+  EXPECT_EQ(tally.Count("a", BatchHeader(), true, At(20), At(30)), 0);
   tally.CountWait(1, 0.5);
   ASSERT_EQ(tally.times().size(), 2);
   const diagnosis::ServerTimes& a = tally.times()[0];
@@ -38,8 +31,8 @@ TEST(ServerTallyTest, CountsABatchAtTheServerThatBroughtIt) {
 
 TEST(ServerTallyTest, BatchesThatArriveSideBySideCountOnce) {
   ServerTally tally;
-  tally.Count("a", BatchHeader(), false, trainer::At(0), trainer::At(10));
-  tally.Count("a", BatchHeader(), false, trainer::At(5), trainer::At(12));
+  tally.Count("a", BatchHeader(), false, At(0), At(10));
+  tally.Count("a", BatchHeader(), false, At(5), At(12));
   EXPECT_DOUBLE_EQ(tally.times()[0].receive_seconds, 0.012);
 }
 
@@ -47,8 +40,7 @@ TEST(ServerTallyTest, NamesWithoutEndDoNotGrowIt) {
   ServerTally tally;
   size_t last = 0;
   for (size_t i = 0; i < 2 * ServerTally::kMaxServers; ++i) {
-    last = tally.Count(absl::StrCat(i), BatchHeader(), false, trainer::At(0),
-                       trainer::At(1));
+    last = tally.Count(absl::StrCat(i), BatchHeader(), false, At(0), At(1));
   }
   EXPECT_EQ(last, ServerTally::kMaxServers - 1);
   ASSERT_EQ(tally.times().size(), ServerTally::kMaxServers);

@@ -20,7 +20,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(5);
 
 }  // namespace
 
-class Simulation::Transport final : public BatchTransport {
+class Simulation::Transport final : public prefetch::BatchTransport {
  public:
   Transport(Simulation* sim, int servers, ServiceTime service)
       : sim_(sim), service_(std::move(service)), servers_(servers) {}
@@ -76,36 +76,39 @@ class Simulation::Transport final : public BatchTransport {
     events_->OnTick();
   }
   bool woken() const { return woken_; }
-  uint64_t& delivered(ServerId id) { return servers_[id - 1].delivered; }
+  uint64_t& delivered(prefetch::ServerId id) {
+    return servers_[id - 1].delivered;
+  }
   size_t servers() const { return servers_.size(); }
 
-  void SetReady(ServerId id, bool ready) {
+  void SetReady(prefetch::ServerId id, bool ready) {
     states_[id - 1].ready = ready;
     events_->OnServers(states_);
     if (ready) return;
     Server& server = servers_[id - 1];
-    std::set<CallId> lost;
+    std::set<prefetch::CallId> lost;
     for (const auto* steps : {&server.asked, &server.queue, &server.sent}) {
       for (const Step& step : *steps) lost.insert(step.call);
     }
     server.asked.clear();
     server.queue.clear();
     server.sent.clear();
-    for (const CallId call : lost) {
+    for (const prefetch::CallId call : lost) {
       calls_.erase(call);
       events_->OnCallDone(call, absl::UnavailableError("gone"));
     }
   }
 
   // --- BatchTransport -------------------------------------------------------
-  void Start(TransportEvents* events) override {
+  void Start(prefetch::TransportEvents* events) override {
     events_ = events;
     for (size_t i = 0; i < servers_.size(); ++i) {
       states_.push_back({i + 1, absl::StrCat("server-", i + 1), true});
     }
     events_->OnServers(states_);
   }
-  void StartCall(CallId id, ServerId at, const AskedSteps& steps) override {
+  void StartCall(prefetch::CallId id, prefetch::ServerId at,
+                 const prefetch::AskedSteps& steps) override {
     calls_[id] = steps.epoch;
     left_[id] = steps.step_count;
     const absl::Duration way = sim_->link_.round_trip / 2;
@@ -118,8 +121,8 @@ class Simulation::Transport final : public BatchTransport {
       }
     }
   }
-  void Reconnect(ServerId) override {}
-  void CancelCall(CallId id) override {
+  void Reconnect(prefetch::ServerId) override {}
+  void CancelCall(prefetch::CallId id) override {
     calls_.erase(id);
     for (size_t i = 0; i < servers_.size(); ++i) {
       Server& server = servers_[i];
@@ -139,7 +142,7 @@ class Simulation::Transport final : public BatchTransport {
 
  private:
   struct Step {
-    CallId call = 0;
+    prefetch::CallId call = 0;
     uint64_t step = 0;
     absl::Time at;  // when it reaches the server, or the client
     absl::Duration make;
@@ -168,7 +171,7 @@ class Simulation::Transport final : public BatchTransport {
   }
 
   void Arrive(const Step& step) {
-    const CallId call = step.call;
+    const prefetch::CallId call = step.call;
     FakeBatch batch = MakeBatch(sim_->plan_, {calls_.at(call), step.step});
     if (sim_->stage_times_) {
       StageMicros* times = batch.header.mutable_stage_micros();
@@ -191,11 +194,11 @@ class Simulation::Transport final : public BatchTransport {
 
   Simulation* const sim_;
   const ServiceTime service_;
-  TransportEvents* events_ = nullptr;
+  prefetch::TransportEvents* events_ = nullptr;
   std::vector<Server> servers_;
-  std::vector<ServerState> states_;
-  std::map<CallId, uint64_t> calls_;  // their epochs
-  std::map<CallId, uint64_t> left_;
+  std::vector<prefetch::ServerState> states_;
+  std::map<prefetch::CallId, uint64_t> calls_;  // their epochs
+  std::map<prefetch::CallId, uint64_t> left_;
   bool woken_ = false;
 };
 
@@ -207,7 +210,7 @@ Simulation::Simulation(HostLoaderOptions options, uint64_t steps, int servers,
   auto transport =
       std::make_unique<Transport>(this, servers, std::move(service));
   transport_ = transport.get();
-  auto loader = NewPrefetchLoader(
+  auto loader = prefetch::NewPrefetchLoader(
       options, plan_, std::move(transport), now_, [this] { return now_; },
       [this](absl::Duration most) { Step(now_ + most); });
   EXPECT_TRUE(loader.ok()) << loader.status();
@@ -254,7 +257,7 @@ void Simulation::Step(absl::Time most) {
   next_tick_ = now_ + kTick;
 }
 
-void Simulation::SetReady(ServerId server, bool ready) {
+void Simulation::SetReady(prefetch::ServerId server, bool ready) {
   transport_->SetReady(server, ready);
 }
 
@@ -264,7 +267,7 @@ absl::Duration Simulation::Wait(double quantile) const {
   return sorted[static_cast<size_t>(quantile * (sorted.size() - 1))];
 }
 
-uint64_t Simulation::delivered(ServerId server) const {
+uint64_t Simulation::delivered(prefetch::ServerId server) const {
   return transport_->delivered(server);
 }
 

@@ -34,7 +34,8 @@ namespace millrace::testing {
 class Simulation {
  public:
   // Of the step `number` that the server makes, counted from 0.
-  using ServiceTime = std::function<absl::Duration(ServerId, uint64_t number)>;
+  using ServiceTime =
+      std::function<absl::Duration(prefetch::ServerId, uint64_t number)>;
 
   // The consumer's own time for its batch `number`.
   using Work = std::function<absl::Duration(uint64_t number)>;
@@ -54,7 +55,7 @@ class Simulation {
   // Servers write into headers what a batch took, none of it idle.
   void SendStageTimes() { stage_times_ = true; }
   // Lost with all that it was asked for, or there again. At the start all are.
-  void SetReady(ServerId server, bool ready);
+  void SetReady(prefetch::ServerId server, bool ready);
 
   // The consumer takes `batches` and works on each for `work`. Every batch is
   // compared with what it must be.
@@ -69,7 +70,7 @@ class Simulation {
   const std::vector<absl::Duration>& waits() const { return waits_; }
   absl::Duration Wait(double quantile) const;
   // Steps that the server has sent, from the last Clear() on.
-  uint64_t delivered(ServerId server) const;
+  uint64_t delivered(prefetch::ServerId server) const;
   uint64_t delivered() const;
   void Clear();
   HostLoader& loader() { return *loader_; }

@@ -12,9 +12,7 @@
 namespace millrace::receive {
 namespace {
 
-Address trainer::At(const std::string& target) {
-  return {target, target, target};
-}
+Address At(const std::string& target) { return {target, target, target}; }
 
 TEST(RoundTripTest, MeasuresServersThatListenAndNoOthers) {
   Listener there;
@@ -23,12 +21,12 @@ TEST(RoundTripTest, MeasuresServersThatListenAndNoOthers) {
   ASSERT_TRUE(gone.good());
   gone.Close();
   std::vector<Address> addresses = {
-      trainer::At(absl::StrCat("ipv4:127.0.0.1:", there.port())),
-      trainer::At(absl::StrCat("ipv4:127.0.0.1:", gone.port())),
-      trainer::At("unix:/run/nobody"),
-      trainer::At("ipv4:no-address:7001"),
-      trainer::At("ipv6:[::1:7001"),
-      trainer::At("")};
+      At(absl::StrCat("ipv4:127.0.0.1:", there.port())),
+      At(absl::StrCat("ipv4:127.0.0.1:", gone.port())),
+      At("unix:/run/nobody"),
+      At("ipv4:no-address:7001"),
+      At("ipv6:[::1:7001"),
+      At("")};
   MeasureRoundTrips(absl::Seconds(10), absl::MakeSpan(addresses));
   ASSERT_TRUE(addresses[0].round_trip.has_value());
   EXPECT_GT(*addresses[0].round_trip, absl::ZeroDuration());
@@ -43,20 +41,20 @@ TEST(RoundTripTest, MeasuresIpv6) {
   Listener there(/*v6=*/true);
   if (!there.good()) GTEST_SKIP() << "this machine has no IPv6 loopback";
   std::vector<Address> addresses = {
-      trainer::At(absl::StrCat("ipv6:[::1]:", there.port()))};
+      At(absl::StrCat("ipv6:[::1]:", there.port()))};
   MeasureRoundTrips(absl::Seconds(10), absl::MakeSpan(addresses));
   EXPECT_LT(*addresses[0].round_trip, absl::Seconds(10));
 }
 
 TEST(RoundTripTest, KeepsWhatIsKnown) {
-  std::vector<Address> addresses = {trainer::At("ipv4:127.0.0.1:1")};
+  std::vector<Address> addresses = {At("ipv4:127.0.0.1:1")};
   addresses[0].round_trip = absl::Milliseconds(7);
   MeasureRoundTrips(absl::Seconds(10), absl::MakeSpan(addresses));
   EXPECT_EQ(addresses[0].round_trip, absl::Milliseconds(7));
 }
 
 TEST(RoundTripTest, NearIsAShortRoundTripForLargeBatches) {
-  Address address = trainer::At("ipv4:127.0.0.1:7001");
+  Address address = At("ipv4:127.0.0.1:7001");
   EXPECT_FALSE(IsNear(address, kLargeBatchBytes)) << "not measured";
   address.round_trip = kNearRoundTrip - absl::Microseconds(1);
   EXPECT_TRUE(IsNear(address, kLargeBatchBytes));

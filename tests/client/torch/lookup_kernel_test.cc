@@ -74,7 +74,7 @@ int GetFunction(void** function, void* module, const char* name) {
   return 500;  // CUDA_ERROR_NOT_FOUND
 }
 template <typename T>
-T plan::Parameter(void** parameters, int i) {
+T Parameter(void** parameters, int i) {
   T value;
   std::memcpy(&value, parameters[i], sizeof(value));
   return value;
@@ -94,12 +94,11 @@ int LaunchKernel(void* function, unsigned grid_x, unsigned grid_y,
     for (opencl::block = 0; opencl::block < grid_x; ++opencl::block) {
       for (opencl::thread_of_block = 0; opencl::thread_of_block < block_x;
            ++opencl::thread_of_block) {
-        kernel(plan::Parameter<const uint8_t*>(parameters, 0),
-               plan::Parameter<T*>(parameters, 1),
-               plan::Parameter<const T*>(parameters, 2),
-               plan::Parameter<uint32_t>(parameters, 3),
-               plan::Parameter<uint32_t>(parameters, 4),
-               plan::Parameter<uint32_t>(parameters, 5));
+        kernel(Parameter<const uint8_t*>(parameters, 0),
+               Parameter<T*>(parameters, 1), Parameter<const T*>(parameters, 2),
+               Parameter<uint32_t>(parameters, 3),
+               Parameter<uint32_t>(parameters, 4),
+               Parameter<uint32_t>(parameters, 5));
       }
     }
   };

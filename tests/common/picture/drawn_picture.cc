@@ -22,13 +22,13 @@ std::string PicturePluginPath() {
   return ProgramPath("common/picture/libmillrace_picture.so");
 }
 
-PictureRenderer Renderer() {
-  const auto renderer = PictureRenderer::Load({PicturePluginPath()});
+picture::PictureRenderer Renderer() {
+  const auto renderer = picture::PictureRenderer::Load({PicturePluginPath()});
   EXPECT_TRUE(renderer.ok()) << renderer.status();
   return renderer.value();
 }
 
-RgbImage DecodePng(const std::string& png) {
+picture::RgbImage DecodePng(const std::string& png) {
   png_image header;
   std::memset(&header, 0, sizeof(header));
   header.version = PNG_IMAGE_VERSION;
@@ -39,8 +39,8 @@ RgbImage DecodePng(const std::string& png) {
   std::vector<uint8_t> bytes(PNG_IMAGE_SIZE(header));
   EXPECT_TRUE(png_image_finish_read(&header, nullptr, bytes.data(), 0, nullptr))
       << header.message;
-  RgbImage image(static_cast<int>(header.width),
-                 static_cast<int>(header.height));
+  picture::RgbImage image(static_cast<int>(header.width),
+                          static_cast<int>(header.height));
   const uint8_t* p = bytes.data();
   for (int y = 0; y < image.height(); ++y) {
     for (int x = 0; x < image.width(); ++x, p += 3) {
@@ -50,8 +50,8 @@ RgbImage DecodePng(const std::string& png) {
   return image;
 }
 
-RgbImage Drawn(const Picture& picture) {
-  const auto png = Renderer().Render(picture, PictureFormat::kPng);
+picture::RgbImage Drawn(const picture::Picture& picture) {
+  const auto png = Renderer().Render(picture, picture::PictureFormat::kPng);
   EXPECT_TRUE(png.ok()) << png.status();
   return DecodePng(png.value());
 }

@@ -15,13 +15,13 @@ namespace millrace::testing {
 std::string PicturePluginPath();
 
 // Of the plug-in; the test fails where it does not load.
-PictureRenderer Renderer();
+picture::PictureRenderer Renderer();
 
 // The pixels of a PNG file; the test fails where it is none.
-RgbImage DecodePng(const std::string& png);
+picture::RgbImage DecodePng(const std::string& png);
 
 // The picture as PNG, decoded.
-RgbImage Drawn(const Picture& picture);
+picture::RgbImage Drawn(const picture::Picture& picture);
 
 }  // namespace millrace::testing
 

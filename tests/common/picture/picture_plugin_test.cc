@@ -19,7 +19,7 @@ TEST(PicturePlugIn, ExportsItsFunctionAndNothingElse) {
   std::string address, type, name, more;
   ASSERT_TRUE(lines >> address >> type >> name);
   EXPECT_EQ(type, "T");
-  EXPECT_EQ(name, kDrawPicture);
+  EXPECT_EQ(name, picture::kDrawPicture);
   EXPECT_FALSE(lines >> more) << more;
 }
 

@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Rows of pixels that change slowly, with a little noise.
-std::vector<uint8_t> picture::Picture(size_t bytes) {
+std::vector<uint8_t> Picture(size_t bytes) {
   std::mt19937 random(7);
   std::vector<uint8_t> picture(bytes);
   for (size_t i = 0; i < bytes; ++i) {
@@ -48,7 +48,7 @@ std::string Compressed(const std::vector<uint8_t>& bytes, uint32_t stride) {
 
 TEST(FrameCompressionTest, GivesBackWhatWasCompressed) {
   for (size_t bytes : {100, 3000, 256 << 10}) {
-    const std::vector<uint8_t> picture = picture::Picture(bytes);
+    const std::vector<uint8_t> picture = Picture(bytes);
     for (uint32_t stride : {0, 1, 3, 4}) {
       const std::string compressed = Compressed(picture, stride);
       EXPECT_LT(compressed.size(), bytes);
@@ -69,7 +69,7 @@ TEST(FrameCompressionTest, GivesBackWhatWasCompressed) {
 }
 
 TEST(FrameCompressionTest, DifferencesCompressPicturesBetter) {
-  const std::vector<uint8_t> picture = picture::Picture(64 << 10);
+  const std::vector<uint8_t> picture = Picture(64 << 10);
   EXPECT_LT(Compressed(picture, 3).size(), Compressed(picture, 0).size());
 }
 
@@ -91,7 +91,7 @@ TEST(FrameCompressionTest, AStrideBeyondTheBytesIsNotUsed) {
 }
 
 TEST(FrameCompressionTest, RefusesWhatDoesNotDecompressToItsSize) {
-  const std::vector<uint8_t> picture = picture::Picture(3000);
+  const std::vector<uint8_t> picture = Picture(3000);
   const std::string compressed = Compressed(picture, 3);
   for (size_t bytes : {0, 1, 2999, 3001}) {
     std::vector<uint8_t> out(bytes);
@@ -104,7 +104,7 @@ TEST(FrameCompressionTest, RefusesWhatDoesNotDecompressToItsSize) {
 }
 
 TEST(FrameCompressionTest, RefusesDamageOrDecompressesSomethingOfTheRightSize) {
-  const std::string compressed = Compressed(picture::Picture(3000), 3);
+  const std::string compressed = Compressed(Picture(3000), 3);
   std::vector<uint8_t> out(3000);
   for (size_t i = 0; i < compressed.size(); ++i) {
     // Cut short is never whole.
@@ -130,7 +130,7 @@ TEST(FrameCompressionTest, RefusesAWayThatItDoesNotKnow) {
 }
 
 TEST(FrameCompressionTest, AnyStrideOfAForeignFrameStaysInside) {
-  const std::string compressed = Compressed(picture::Picture(3000), 0);
+  const std::string compressed = Compressed(Picture(3000), 0);
   std::vector<uint8_t> out(3000);
   for (uint32_t stride : {2999u, 3000u, 3001u, UINT32_MAX}) {
     EXPECT_TRUE(DecompressFrame({absl::string_view(compressed)},
@@ -140,7 +140,7 @@ TEST(FrameCompressionTest, AnyStrideOfAForeignFrameStaysInside) {
 }
 
 TEST(FrameCompressionTest, ThreadsHaveTheirOwnScratch) {
-  const std::vector<uint8_t> picture = picture::Picture(100 << 10);
+  const std::vector<uint8_t> picture = Picture(100 << 10);
   const std::string expected = Compressed(picture, 3);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -156,7 +156,7 @@ TEST(FrameCompressionTest, ThreadsHaveTheirOwnScratch) {
 }
 
 TEST(FrameCompressionTest, AFrameCarriesItsCompression) {
-  const std::vector<uint8_t> picture = picture::Picture(3000);
+  const std::vector<uint8_t> picture = Picture(3000);
   const std::string compressed = Compressed(picture, 3);
   char prefix[kMaxFramePrefixBytes];
   const size_t n = EncodeFramePrefix(5, 100, compressed.size(), prefix,

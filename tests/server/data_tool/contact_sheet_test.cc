@@ -25,14 +25,12 @@ std::vector<T> ItemsOf(const picture::Picture& picture) {
   return items;
 }
 
-bool plan::Holds(const picture::PictureBox& outer,
-                 const picture::PictureBox& inner) {
+bool Holds(const picture::PictureBox& outer, const picture::PictureBox& inner) {
   return inner.left >= outer.left && inner.top >= outer.top &&
          inner.right() <= outer.right() && inner.bottom() <= outer.bottom();
 }
 
-bool trainer::Overlap(const picture::PictureBox& a,
-                      const picture::PictureBox& b) {
+bool Overlap(const picture::PictureBox& a, const picture::PictureBox& b) {
   return a.left < b.right() && b.left < a.right() && a.top < b.bottom() &&
          b.top < a.bottom();
 }
@@ -72,18 +70,18 @@ void CheckSheet(const picture::Picture& sheet) {
   const auto rooms = ItemsOf<picture::PictureFill>(sheet);
   for (const picture::PictureFill& room : rooms) taken.push_back(room.box);
   for (size_t i = 0; i < taken.size(); ++i) {
-    EXPECT_TRUE(plan::Holds(all, taken[i])) << i;
+    EXPECT_TRUE(Holds(all, taken[i])) << i;
     EXPECT_GE(taken[i].left, 20) << "margin";
     EXPECT_LE(taken[i].right(), all.width - 20) << "margin";
     for (size_t j = 0; j < i; ++j) {
-      EXPECT_FALSE(trainer::Overlap(taken[i], taken[j])) << i << " " << j;
+      EXPECT_FALSE(Overlap(taken[i], taken[j])) << i << " " << j;
     }
   }
   for (const picture::PicturePixels& pixels :
        ItemsOf<picture::PicturePixels>(sheet)) {
     int in = 0;
     for (const picture::PictureFill& room : rooms)
-      in += plan::Holds(room.box, pixels.box);
+      in += Holds(room.box, pixels.box);
     EXPECT_EQ(in, 1);
     for (const double value : {pixels.box.left, pixels.box.top,
                                pixels.box.width, pixels.box.height}) {

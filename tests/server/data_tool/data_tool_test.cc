@@ -67,7 +67,7 @@ MATCHER_P(IsUsageError, sentence, "") {
 }
 
 std::string BigEndian(uint32_t value) {
-  return monitoring::Scalar(__builtin_bswap32(value));
+  return storage::Scalar(__builtin_bswap32(value));
 }
 
 std::string Idx(std::vector<uint32_t> shape, absl::string_view bytes) {
@@ -93,7 +93,7 @@ std::string Gzip(absl::string_view bytes) {
   return out;
 }
 
-std::string pipeline::Pixels(int64_t count) {
+std::string Pixels(int64_t count) {
   std::string pixels;
   for (int64_t i = 0; i < count; ++i) pixels.push_back(i * 31 % 251);
   return pixels;
@@ -137,8 +137,7 @@ class DataToolTest : public ::testing::Test {
     std::string labels;
     for (int64_t i = 0; i < samples; ++i) labels.push_back(i % 10);
     const uint32_t n = samples;
-    const std::string images =
-        Idx({n, 28, 28}, pipeline::Pixels(samples * 784));
+    const std::string images = Idx({n, 28, 28}, Pixels(samples * 784));
     const std::string suffix = gzip ? ".gz" : "";
     for (const char* split : {"train", "t10k"}) {
       WriteFile(absl::StrCat(root, "/", split, "-images-idx3-ubyte", suffix),
@@ -166,34 +165,35 @@ class DataToolTest : public ::testing::Test {
   std::string Uri(absl::string_view scheme, absl::string_view name) {
     return absl::StrCat(scheme, ":", folder_ / name);
   }
-  Samples ReadDataset(const std::string& uri, DatasetInfo* info = nullptr) {
+  storage::Samples ReadDataset(const std::string& uri,
+                               DatasetInfo* info = nullptr) {
     const auto source = storage::OpenRecordSource(uri, {});
     EXPECT_TRUE(source.ok()) << source.status();
     if (!source.ok()) return {};
     if (info != nullptr) *info = (*source)->info();
-    const auto samples = ReadAll(**source);
+    const auto samples = storage::ReadAll(**source);
     EXPECT_TRUE(samples.ok()) << samples.status();
     return *samples;
   }
-  TempFolder folder_;
+  storage::TempFolder folder_;
 };
 
 TEST_F(DataToolTest, AnImageFolderIsPackedInBytewiseOrder) {
   MakeImageFolder();
-  for (const std::string& scheme : Schemes()) {
+  for (const std::string& scheme : storage::Schemes()) {
     const Result packed = PackFolder({Out(scheme, scheme)});
     ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
     EXPECT_THAT(packed.out, HasSubstr("packed 5 samples"));
     EXPECT_EQ(packed.err, "");
     DatasetInfo info;
-    const Samples samples = ReadDataset(Uri(scheme, scheme), &info);
+    const storage::Samples samples = ReadDataset(Uri(scheme, scheme), &info);
     ASSERT_EQ(samples.size(), 5);
     EXPECT_EQ(samples[0][0], Jpeg("ten"));  // cat/10.jpeg
     EXPECT_EQ(samples[1][0], Jpeg("two"));  // cat/2.JPG
     EXPECT_EQ(samples[2][0].substr(1, 3), "PNG");
     EXPECT_EQ(samples[3][0], Jpeg("a"));
-    EXPECT_EQ(samples[2][1], monitoring::Scalar<int64_t>(0));
-    EXPECT_EQ(samples[3][1], monitoring::Scalar<int64_t>(1));
+    EXPECT_EQ(samples[2][1], storage::Scalar<int64_t>(0));
+    EXPECT_EQ(samples[3][1], storage::Scalar<int64_t>(1));
     EXPECT_THAT(info.schema().fields(1).class_names(),
                 ElementsAre("cat", "dog"));
     EXPECT_EQ(info.train_preset(), "imagenet_train");
@@ -207,7 +207,7 @@ TEST_F(DataToolTest, WebpImagesArePackedAndOtherRiffFilesAreNot) {
   WriteFile(root + "/dog/c.webp", webp);
   const Result packed = PackFolder({Out("lmdb", "webp"), "--no_decode"});
   ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
-  const Samples samples = ReadDataset(Uri("lmdb", "webp"));
+  const storage::Samples samples = ReadDataset(Uri("lmdb", "webp"));
   ASSERT_EQ(samples.size(), 6);
   EXPECT_EQ(samples[5][0], webp);
   WriteFile(root + "/dog/d.webp", std::string("RIFF\x10\0\0\0WAVEfmt ", 16));
@@ -219,7 +219,7 @@ TEST_F(DataToolTest, WebpImagesArePackedAndOtherRiffFilesAreNot) {
 TEST_F(DataToolTest, FormatsAndShardsHaveOneFingerprint) {
   MakeImageFolder();
   std::vector<std::string> fingerprints;
-  for (const std::string& scheme : Schemes()) {
+  for (const std::string& scheme : storage::Schemes()) {
     for (int shards : {1, 4}) {
       const std::string name = absl::StrCat(scheme, shards);
       ASSERT_EQ(
@@ -387,7 +387,7 @@ TEST_F(DataToolTest, EveryImageIsDecodedByPackAndVerify) {
   EXPECT_THAT(Call({"verify", Uri("lmdb", "skipped")}).out,
               HasSubstr("as they were packed, all 5 images decode"));
 
-  for (const std::string& scheme : Schemes()) {
+  for (const std::string& scheme : storage::Schemes()) {
     const Result packed =
         PackFolder({Out(scheme, scheme), "--no_decode", "--shards=2"});
     EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
@@ -659,9 +659,9 @@ TEST_F(DataToolTest, SeekableRewritesJpegsAndKeepsTheRest) {
   ASSERT_EQ(PackFolder({Out("lmdb", "plain"), "--no_decode"}).code,
             program::kExitOk);
   DatasetInfo plain_info;
-  const Samples plain = ReadDataset(Uri("lmdb", "plain"), &plain_info);
+  const storage::Samples plain = ReadDataset(Uri("lmdb", "plain"), &plain_info);
   std::vector<std::string> fingerprints;
-  for (const std::string& scheme : Schemes()) {
+  for (const std::string& scheme : storage::Schemes()) {
     const Result packed = PackFolder(
         {Out(scheme, "seekable" + scheme), "--seekable", "--no_decode"});
     ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
@@ -676,7 +676,7 @@ TEST_F(DataToolTest, SeekableRewritesJpegsAndKeepsTheRest) {
         AllOf(HasSubstr("cat/2.JPG is stored unchanged: it is damaged ("),
               Not(HasSubstr("whole"))));
     DatasetInfo info;
-    const Samples samples =
+    const storage::Samples samples =
         ReadDataset(Uri(scheme, "seekable" + scheme), &info);
     ASSERT_EQ(samples.size(), 11);
     for (int i = 0; i < 11; ++i) {
@@ -753,10 +753,10 @@ TEST_F(DataToolTest, IdxBecomesRawPixelsInLmdb) {
                  "--overwrite"});
     ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
     DatasetInfo info;
-    const Samples samples = ReadDataset(Uri("lmdb", "d"), &info);
+    const storage::Samples samples = ReadDataset(Uri("lmdb", "d"), &info);
     ASSERT_EQ(samples.size(), 30);
-    EXPECT_EQ(samples[29][0], pipeline::Pixels(30 * 784).substr(29 * 784));
-    EXPECT_EQ(samples[29][1], monitoring::Scalar<int64_t>(9));
+    EXPECT_EQ(samples[29][0], Pixels(30 * 784).substr(29 * 784));
+    EXPECT_EQ(samples[29][1], storage::Scalar<int64_t>(9));
     const Field& image = info.schema().fields(0);
     EXPECT_EQ(image.kind(), FIELD_KIND_TENSOR);
     EXPECT_EQ(image.dtype(), DTYPE_UINT8);
@@ -768,11 +768,11 @@ TEST_F(DataToolTest, IdxBecomesRawPixelsInLmdb) {
 }
 
 TEST_F(DataToolTest, IdxBecomesPngInParquet) {
-  if (Schemes().size() < 2) GTEST_SKIP() << "built without Parquet";
+  if (storage::Schemes().size() < 2) GTEST_SKIP() << "built without Parquet";
   MakeIdx(3);
   ASSERT_EQ(PackIdx({Out("parquet", "d")}).code, program::kExitOk);
   DatasetInfo info;
-  const Samples samples = ReadDataset(Uri("parquet", "d"), &info);
+  const storage::Samples samples = ReadDataset(Uri("parquet", "d"), &info);
   ASSERT_EQ(samples.size(), 3);
   EXPECT_EQ(samples[0][0].substr(0, 8), "\x89PNG\r\n\x1A\n");
   EXPECT_EQ(info.schema().fields(0).kind(), FIELD_KIND_ENCODED_IMAGE);
@@ -804,7 +804,7 @@ TEST_F(DataToolTest, BadIdxFilesAreNamed) {
               FailsWith("claims a dimension"));
   EXPECT_THAT(packs_with(Idx({1000000, 28, 28}, "few")),
               FailsWith("truncated"));
-  EXPECT_THAT(packs_with(Idx({5, 28, 28}, pipeline::Pixels(5 * 784))),
+  EXPECT_THAT(packs_with(Idx({5, 28, 28}, Pixels(5 * 784))),
               FailsWith("do not belong together"));
   EXPECT_THAT(packs_with(ReadFile(labels)), FailsWith("right file"));
   const std::string zipped = Gzip(good);
@@ -864,7 +864,7 @@ TEST_F(DataToolTest, AFullDiskLeavesNothingThatIsADataset) {
 
 TEST_F(DataToolTest, InspectSaysWhatADatasetIs) {
   MakeImageFolder();
-  for (const std::string& scheme : Schemes()) {
+  for (const std::string& scheme : storage::Schemes()) {
     ASSERT_EQ(PackFolder({Out(scheme, scheme), "--shards=2"}).code,
               program::kExitOk);
     DatasetInfo info;
@@ -910,9 +910,9 @@ TEST_F(DataToolTest, InspectRefusesWhatIsNoDataset) {
 
 // "Copy the file again" was said of files that are whole.
 TEST_F(DataToolTest, TheSchemeOfAnotherFormatIsNamedWithTheRightUri) {
-  if (Schemes().size() < 2) GTEST_SKIP() << "built without Parquet";
+  if (storage::Schemes().size() < 2) GTEST_SKIP() << "built without Parquet";
   MakeImageFolder();
-  for (const std::string& scheme : Schemes()) {
+  for (const std::string& scheme : storage::Schemes()) {
     const std::string other = scheme == "lmdb" ? "parquet" : "lmdb";
     const std::string file = absl::StrCat("one.", scheme);
     ASSERT_EQ(PackFolder({Out(scheme, file)}).code, program::kExitOk);
@@ -949,7 +949,7 @@ TEST_F(DataToolTest, TheSchemeOfAnotherFormatIsNamedWithTheRightUri) {
 TEST_F(DataToolTest, NamesAreMadeReadable) {
   const std::string root = MakeImageFolder();
   std::filesystem::rename(root + "/dog", root + "/d\x1b[31mog\n");
-  for (const std::string& scheme : Schemes()) {
+  for (const std::string& scheme : storage::Schemes()) {
     const std::string name = scheme + "\xff";
     ASSERT_EQ(PackFolder({Out(scheme, name)}).code, program::kExitOk);
     const std::string uri = Uri(scheme, name);
@@ -973,7 +973,7 @@ TEST_F(DataToolTest, NamesAreMadeReadable) {
 
 TEST_F(DataToolTest, VerifyReadsEverything) {
   MakeImageFolder();
-  for (const std::string& scheme : Schemes()) {
+  for (const std::string& scheme : storage::Schemes()) {
     ASSERT_EQ(PackFolder({Out(scheme, scheme), "--shards=2"}).code,
               program::kExitOk);
     const Result result = Call({"verify", Uri(scheme, scheme)});
@@ -998,7 +998,7 @@ TEST_F(DataToolTest, VerifyFailsWhereItsResultCannotBeWritten) {
 
 TEST_F(DataToolTest, VerifySeesAChangedImage) {
   MakeImageFolder();
-  for (const std::string& scheme : Schemes()) {
+  for (const std::string& scheme : storage::Schemes()) {
     ASSERT_EQ(PackFolder({Out(scheme, scheme)}).code, program::kExitOk);
     std::string bytes = ReadFile(folder_ / scheme);
     // LMDB may hold a second copy in a page that is free again.
@@ -1031,7 +1031,7 @@ TEST_F(DataToolTest, VerifyNamesAllThatIsDamaged) {
   ASSERT_EQ(PackFolder({Out("lmdb", "d"), "--shards=2"}).code,
             program::kExitOk);
   DatasetInfo info;
-  const Samples samples = ReadDataset(Uri("lmdb", "d"), &info);
+  const storage::Samples samples = ReadDataset(Uri("lmdb", "d"), &info);
   ASSERT_EQ(samples.size(), 7);
   ASSERT_EQ(info.shards(1).first_sample(), 3);
   const auto change = [&](int shard, const std::string& from,
@@ -1050,9 +1050,8 @@ TEST_F(DataToolTest, VerifyNamesAllThatIsDamaged) {
   for (int i : {5, 6}) {
     // A value is the label, then the image behind its length.
     const std::string image =
-        monitoring::Scalar<uint32_t>(samples[i][0].size()) + samples[i][0];
-    change(1, samples[i][1] + image,
-           monitoring::Scalar<int64_t>(90 + i) + image);
+        storage::Scalar<uint32_t>(samples[i][0].size()) + samples[i][0];
+    change(1, samples[i][1] + image, storage::Scalar<int64_t>(90 + i) + image);
   }
   const Result result = Call({"verify", Uri("lmdb", "d")});
   EXPECT_EQ(result.code, program::kExitFailed);

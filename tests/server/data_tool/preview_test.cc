@@ -67,7 +67,7 @@ class PreviewTest : public ::testing::Test {
 
   std::string File(const std::string& name) { return folder_ / name; }
 
-  std::string pipeline::Pipeline(const std::string& text) {
+  std::string Pipeline(const std::string& text) {
     const std::string path = File("pipeline.textproto");
     std::ofstream(path) << text;
     return "--pipeline=" + path;
@@ -96,7 +96,7 @@ class PreviewTest : public ::testing::Test {
 TEST_F(PreviewTest, ShowsAMixtureOfSeveralDatasets) {
   const std::string other = "lmdb:" + File("other.lmdb");
   ASSERT_TRUE(WriteChartDataset(other, 5).ok());
-  const std::string pipeline = pipeline::Pipeline(
+  const std::string pipeline = Pipeline(
       "sources { dataset: 'one' } sources { dataset: 'two' } "
       "concatenate: true shuffle { mode: SEQUENTIAL } batch_size: 17 "
       "transforms { decode_image {} } "
@@ -139,7 +139,7 @@ TEST_F(PreviewTest, WritesASheetOfTheAskedSize) {
 }
 
 TEST_F(PreviewTest, ExplainNamesSampleKeyLabelAndDraws) {
-  const std::string pipeline = pipeline::Pipeline(
+  const std::string pipeline = Pipeline(
       "seed: 3 shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
       "transforms { random_resized_crop { height: 64 width: 64 } } "
       "transforms { horizontal_flip { p: 1 } } "
@@ -184,10 +184,9 @@ TEST_F(PreviewTest, ExplainNamesSampleKeyLabelAndDraws) {
 }
 
 TEST_F(PreviewTest, ExplainsMixingBeforeTheSamples) {
-  const Result result =
-      Call({"preview", "--dataset=" + uri_, "--samples=4", "--explain",
-            pipeline::Pipeline(
-                "shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
+  const Result result = Call(
+      {"preview", "--dataset=" + uri_, "--samples=4", "--explain",
+       Pipeline("shuffle { mode: SEQUENTIAL } transforms { decode_image {} } "
                 "transforms { center_crop { "
                 "height: 64 width: 64 } } transforms { mix_up {} } "
                 "outputs { field: 'image' } outputs { field: 'label' }")});
@@ -226,7 +225,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   usage({dataset, "--preset=mnist", "--explain", "--seed=-5"}, "from 0");
   usage({dataset, "--preset=imagnet", "--explain"}, "there is no preset");
   usage({dataset, "--pipeline=/nowhere", "--explain"}, "/nowhere");
-  usage({dataset, pipeline::Pipeline("transforms {"), "--explain"},
+  usage({dataset, Pipeline("transforms {"), "--explain"},
         "pipeline.textproto:1:");
   usage({dataset, "--preset=mnist", "--explain", "--step=-1"},
         "--step=-1: expected a whole number from 0");
@@ -250,7 +249,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
   EXPECT_EQ(large.code, program::kExitUsage);
   EXPECT_THAT(large.err, HasSubstr("or set last_batch: LAST_BATCH_PAD"));
   EXPECT_THAT(large.err, Not(HasSubstr("--last_batch")));
-  usage({dataset, pipeline::Pipeline("outputs { field: 'label' }"),
+  usage({dataset, Pipeline("outputs { field: 'label' }"),
          "--output=" + File("x.png")},
         "no output of this pipeline is an image");
   usage({dataset, eval, image, "--output=" + File("x.png"), "--field=cat"},
@@ -261,7 +260,7 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
         "or a larger --batch_size");
   usage({dataset, eval, image, "--explain", "--samples=13"},
         "exceeds the batch (12 samples): set --samples=12 or less");
-  const std::string mixing = pipeline::Pipeline(
+  const std::string mixing = Pipeline(
       "transforms { decode_image {} } "
       "transforms { center_crop { height: 8 width: 8 } } "
       "transforms { mix_up {} } outputs { field: 'image' }");
@@ -584,7 +583,7 @@ TEST_F(PreviewTest, WhatOperatorsMakeOfMasksAndBoxesIsDrawnAsFarAsItCanBe) {
 }
 
 TEST_F(PreviewTest, ExplainSaysWhichRowsWereLeftEmpty) {
-  const std::string pipeline = pipeline::Pipeline(
+  const std::string pipeline = Pipeline(
       "shuffle { mode: SEQUENTIAL } bad_samples { action: ZERO } "
       "transforms { decode_image {} } "
       "transforms { center_crop { height: 64 width: 64 } } "

@@ -29,8 +29,8 @@ struct Picture {
   std::vector<uint8_t> pixels;
 };
 
-picture::Picture DecodeAll(const std::vector<uint8_t>& bytes, int channels,
-                           bool exif = false) {
+Picture DecodeAll(const std::vector<uint8_t>& bytes, int channels,
+                  bool exif = false) {
   ImageDecoder decoder;
   auto header = decoder.Open(bytes, exif);
   EXPECT_TRUE(header.ok()) << header.status();
@@ -39,7 +39,7 @@ picture::Picture DecodeAll(const std::vector<uint8_t>& bytes, int channels,
       decoder.Decode({1, 0, 0, header->width, header->height, channels});
   EXPECT_TRUE(image.ok()) << image.status();
   if (!image.ok()) return {};
-  picture::Picture picture{header->width, header->height, {}};
+  Picture picture{header->width, header->height, {}};
   for (int64_t y = 0; y < header->height; ++y) {
     const uint8_t* row = image->data + y * image->stride;
     picture.pixels.insert(picture.pixels.end(), row,
@@ -51,9 +51,8 @@ picture::Picture DecodeAll(const std::vector<uint8_t>& bytes, int channels,
 void ExpectGolden(const std::string& input, const std::string& name,
                   int channels, bool exif = false) {
   SCOPED_TRACE(input);
-  const picture::Picture got = DecodeAll(ReadGolden(input), channels, exif);
-  const picture::Picture want =
-      DecodeAll(ReadGolden(name + ".expected.png"), channels);
+  const Picture got = DecodeAll(ReadGolden(input), channels, exif);
+  const Picture want = DecodeAll(ReadGolden(name + ".expected.png"), channels);
   EXPECT_EQ(got.width, want.width);
   EXPECT_EQ(got.height, want.height);
   EXPECT_EQ(got.pixels, want.pixels);
@@ -101,8 +100,8 @@ TEST(ImageDecoder, OfSeveralPicturesInAJpegTheFirstIsRead) {
 // format; not the luma plane of the JPEG, which differs by rounding.
 TEST(ImageDecoder, GreyIsComputedFromRgb) {
   const std::vector<uint8_t> jpeg = WriteJpeg({}, 1);
-  const picture::Picture rgb = DecodeAll(jpeg, 3);
-  const picture::Picture gray = DecodeAll(jpeg, 1);
+  const Picture rgb = DecodeAll(jpeg, 3);
+  const Picture gray = DecodeAll(jpeg, 1);
   for (size_t i = 0; i < gray.pixels.size(); ++i) {
     const uint8_t* p = &rgb.pixels[i * 3];
     EXPECT_EQ(gray.pixels[i],
@@ -117,7 +116,7 @@ TEST(ImageDecoder, TurnsUprightAsPillow) {
     ExpectGolden(name + ".jpg", name, 3, true);
   }
   // Only when asked.
-  const picture::Picture lying = DecodeAll(ReadGolden("exif_6.jpg"), 3);
+  const Picture lying = DecodeAll(ReadGolden("exif_6.jpg"), 3);
   EXPECT_EQ(lying.width, 24);
   EXPECT_EQ(lying.height, 15);
 }
@@ -126,7 +125,7 @@ TEST(ImageDecoder, ARegionOfATurnedImageIsThatOfTheUprightOne) {
   for (int orientation = 1; orientation <= 8; ++orientation) {
     const std::vector<uint8_t> bytes =
         ReadGolden("exif_" + std::to_string(orientation) + ".jpg");
-    const picture::Picture full = DecodeAll(bytes, 3, true);
+    const Picture full = DecodeAll(bytes, 3, true);
     ImageDecoder decoder;
     ASSERT_TRUE(decoder.Open(bytes, true).ok());
     const DecodeRegion r = {1, 3, 5, 9, 7, 3};

@@ -52,8 +52,8 @@ struct Segment {
 };
 
 // Up to the scan, whose payload's end is where its data begins.
-std::vector<augment::Segment> Segments(const Bytes& jpeg) {
-  std::vector<augment::Segment> segments;
+std::vector<Segment> Segments(const Bytes& jpeg) {
+  std::vector<Segment> segments;
   for (size_t at = 2; at + 4 <= jpeg.size();) {
     EXPECT_EQ(jpeg[at], 0xFF);
     const size_t end = at + 2 + (jpeg[at + 2] << 8 | jpeg[at + 3]);
@@ -64,9 +64,8 @@ std::vector<augment::Segment> Segments(const Bytes& jpeg) {
   return segments;
 }
 
-std::optional<augment::Segment> Find(
-    const std::vector<augment::Segment>& segments, int marker) {
-  for (const augment::Segment& s : segments) {
+std::optional<Segment> Find(const std::vector<Segment>& segments, int marker) {
+  for (const Segment& s : segments) {
     if (s.marker == marker) return s;
   }
   return std::nullopt;

@@ -54,7 +54,7 @@ void PackTensors(const std::string& path, int64_t samples, int packing) {
   x.set_kind(FIELD_KIND_TENSOR);
   x.set_dtype(DTYPE_UINT8);
   x.add_shape(kTensorBytes);
-  Samples all;
+  storage::Samples all;
   for (int64_t i = 0; i < samples; ++i) {
     all.push_back({BytesOf(i, packing)});
   }
@@ -93,7 +93,7 @@ struct Way {
   // `path` is served; `spare` is another packing of the same shape, `larger`
   // one with more samples.
   std::function<void(const std::string& path, const std::string& whole,
-                     const TempFolder& folder)>
+                     const storage::TempFolder& folder)>
       change;
   // A regular expression. A file that shrinks and grows may be looked at in
   // between. Empty: the data are what they were.
@@ -102,7 +102,7 @@ struct Way {
 
 std::vector<Way> Ways() {
   using Path = const std::string&;
-  using Folder = const TempFolder&;
+  using Folder = const storage::TempFolder&;
   return {
       {"TruncatedToNothing", [](Path path, Path, Folder) { Truncate(path, 0); },
        "was truncated"},
@@ -194,7 +194,7 @@ class ChangedFileTest : public EngineFixture,
                         public ::testing::WithParamInterface<Way> {
  protected:
   static void SetUpTestSuite() {
-    packed_ = new TempFolder;
+    packed_ = new storage::TempFolder;
     PackTensors(*packed_ / "changed", kSamples, 1);
     PackTensors(*packed_ / "other", kSamples, 2);
     PackTensors(*packed_ / "spare", kSamples, 3);
@@ -254,8 +254,8 @@ class ChangedFileTest : public EngineFixture,
     return engine_->Open(Spec(Text(dataset))).status();
   }
 
-  static inline TempFolder* packed_ = nullptr;
-  TempFolder folder_;
+  static inline storage::TempFolder* packed_ = nullptr;
+  storage::TempFolder folder_;
   const std::string path_ = folder_ / "changed";
   std::string whole_;
   std::unique_ptr<Engine> engine_;

@@ -30,7 +30,7 @@ class EngineTest : public EngineFixture {
     return Create(options, std::move(catalog), budget_bytes);
   }
 
-  absl::Status cli::RunStatus(Engine& engine, const std::string& text) {
+  absl::Status RunStatus(Engine& engine, const std::string& text) {
     const auto pipeline = Open(engine, text);
     StepRange range;
     range.step_count = pipeline->description().steps_per_epoch();
@@ -161,8 +161,8 @@ TEST_F(EngineTest, PaddingIsZerosWithoutAnIndex) {
 }
 
 // "mask" is uint8 [2, 2, 1] of the sample's index, "image" [2, 2, channels].
-std::shared_ptr<const storage::RecordSource> trainer::Masked(int64_t samples,
-                                                             int64_t channels) {
+std::shared_ptr<const storage::RecordSource> Masked(int64_t samples,
+                                                    int64_t channels) {
   DatasetInfo info;
   for (const char* name : {"image", "mask"}) {
     Field& field = *info.mutable_schema()->add_fields();
@@ -182,7 +182,7 @@ std::shared_ptr<const storage::RecordSource> trainer::Masked(int64_t samples,
 
 // A row without a sample must not teach class 0.
 TEST_F(EngineTest, EmptyMasksHoldTheFillOfTheirRole) {
-  auto engine = Make(1, {{"masks", trainer::Masked(5, 3)}});
+  auto engine = Make(1, {{"masks", Masked(5, 3)}});
   const std::string spec =
       "sources { dataset: 'masks' } batch_size: 4 last_batch: LAST_BATCH_PAD "
       "shuffle { mode: SEQUENTIAL } "
@@ -206,7 +206,7 @@ TEST_F(EngineTest, EmptyMasksHoldTheFillOfTheirRole) {
 
 // What no client could compute is refused before the job starts.
 TEST_F(EngineTest, OpenRefusesWhatTheTrainerCannotCompute) {
-  auto engine = Make(1, {{"masks", trainer::Masked(5, 5000)}});
+  auto engine = Make(1, {{"masks", Masked(5, 5000)}});
   std::string normalize = "transforms { normalize {";
   for (int i = 0; i < 5000; ++i) normalize += " mean: 0.5 stddev: 0.5";
   const absl::Status refused =
@@ -238,7 +238,7 @@ TEST_F(EngineTest, ARankWithoutRowsGetsAnEmptyBatch) {
 
 TEST_F(EngineTest, ABadSampleIsNamedToTheRow) {
   auto engine = Make(2, {{"images", Images(40, {23})}});
-  const absl::Status status = cli::RunStatus(
+  const absl::Status status = RunStatus(
       *engine, std::string("sources { dataset: 'images' } batch_size: 8 ") +
                    kImageTransforms);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
@@ -326,7 +326,7 @@ TEST_F(EngineTest, SubstituteGivesUpWhenAllAreBad) {
   std::vector<int64_t> all;
   for (int64_t i = 0; i < 40; ++i) all.push_back(i);
   auto engine = Make(2, {{"images", Images(40, all)}});
-  const absl::Status status = cli::RunStatus(
+  const absl::Status status = RunStatus(
       *engine, std::string("sources { dataset: 'images' } batch_size: 8 "
                            "bad_samples { action: SUBSTITUTE } ") +
                    kImageTransforms);

@@ -7,17 +7,17 @@
 namespace millrace::plan {
 namespace {
 
-EpochSteps program::Table(uint64_t samples, uint64_t batch, LastBatch last) {
+EpochSteps Table(uint64_t samples, uint64_t batch, LastBatch last) {
   auto table = EpochSteps::Create(samples, batch, last);
   EXPECT_TRUE(table.ok()) << table.status();
   return *table;
 }
 
 TEST(EpochStepsTest, DropLeavesTheRestOut) {
-  const EpochSteps table = program::Table(103, 10, LAST_BATCH_DROP);
+  const EpochSteps table = Table(103, 10, LAST_BATCH_DROP);
   EXPECT_EQ(table.steps(), 10u);
   EXPECT_EQ(table.dropped(), 3u);
-  EXPECT_EQ(program::Table(100, 10, LAST_BATCH_DROP).dropped(), 0u);
+  EXPECT_EQ(Table(100, 10, LAST_BATCH_DROP).dropped(), 0u);
 }
 
 TEST(EpochStepsTest, DropRefusesFewerSamplesThanABatch) {
@@ -35,7 +35,7 @@ TEST(EpochStepsTest, RanksCoverEveryPositionOnce) {
   for (LastBatch last : {LAST_BATCH_DROP, LAST_BATCH_PAD, LAST_BATCH_PARTIAL}) {
     for (uint64_t samples : {12, 13, 17, 23, 24, 25, 100}) {
       for (uint32_t world : {1, 2, 3, 4, 6, 12}) {
-        const EpochSteps table = program::Table(samples, 12, last);
+        const EpochSteps table = Table(samples, 12, last);
         std::vector<int> visits(samples, 0);
         for (uint64_t step = 0; step < table.steps(); ++step) {
           uint64_t next = step * 12, valid = 0;
@@ -70,7 +70,7 @@ TEST(EpochStepsTest, RanksCoverEveryPositionOnce) {
 }
 
 TEST(EpochStepsTest, PadFillsTheLastBatchWithPadding) {
-  const EpochSteps table = program::Table(25, 12, LAST_BATCH_PAD);
+  const EpochSteps table = Table(25, 12, LAST_BATCH_PAD);
   EXPECT_EQ(table.steps(), 3u);
   EXPECT_EQ(table.Rows(2, 0, 2)->valid, 1u);
   EXPECT_EQ(table.Rows(2, 0, 2)->rows, 6u);
@@ -80,18 +80,18 @@ TEST(EpochStepsTest, PadFillsTheLastBatchWithPadding) {
 }
 
 TEST(EpochStepsTest, PartialMayGiveARankNothing) {
-  const EpochSteps table = program::Table(25, 12, LAST_BATCH_PARTIAL);
+  const EpochSteps table = Table(25, 12, LAST_BATCH_PARTIAL);
   EXPECT_EQ(table.Rows(2, 0, 2)->rows, 0u);
   EXPECT_EQ(table.Rows(2, 1, 2)->rows, 1u);
 }
 
 TEST(EpochStepsTest, FewerSamplesThanABatchWithPadAndPartial) {
-  EXPECT_EQ(program::Table(3, 12, LAST_BATCH_PAD).steps(), 1u);
-  EXPECT_EQ(program::Table(3, 12, LAST_BATCH_PARTIAL).Rows(0, 0, 1)->rows, 3u);
+  EXPECT_EQ(Table(3, 12, LAST_BATCH_PAD).steps(), 1u);
+  EXPECT_EQ(Table(3, 12, LAST_BATCH_PARTIAL).Rows(0, 0, 1)->rows, 3u);
 }
 
 TEST(EpochStepsTest, AWorldThatDoesNotDivideNamesTheNearestThatDo) {
-  const EpochSteps table = program::Table(100, 12, LAST_BATCH_DROP);
+  const EpochSteps table = Table(100, 12, LAST_BATCH_DROP);
   const absl::Status five = table.CheckWorld(5);
   EXPECT_EQ(five.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(five.message().find("4 and 6"), std::string::npos) << five;
@@ -104,7 +104,7 @@ TEST(EpochStepsTest, AWorldThatDoesNotDivideNamesTheNearestThatDo) {
 }
 
 TEST(EpochStepsTest, RefusesRanksAndStepsThatDoNotExist) {
-  const EpochSteps table = program::Table(100, 12, LAST_BATCH_DROP);
+  const EpochSteps table = Table(100, 12, LAST_BATCH_DROP);
   EXPECT_EQ(table.Rows(0, 2, 2).status().code(),
             absl::StatusCode::kInvalidArgument);
   const absl::Status past = table.Rows(8, 0, 1).status();

@@ -51,19 +51,19 @@ class ResolveOperatorsTest : public ::testing::Test {
     return *spec;
   }
 
-  absl::StatusOr<PipelineSpec> augment::Resolve(
-      const PipelineSpec& spec, const OperatorCatalog* operators) {
+  absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
+                                       const OperatorCatalog* operators) {
     return ResolveSpec(spec, {{"photos", &photos_}}, operators);
   }
 
   // Resolved twice, which must change nothing.
   PipelineSpec Resolved(const std::string& text) {
-    const auto once = augment::Resolve(Parse(text), &operators_);
+    const auto once = Resolve(Parse(text), &operators_);
     if (!once.ok()) {
       ADD_FAILURE() << once.status();
       return {};
     }
-    const auto twice = augment::Resolve(*once, &operators_);
+    const auto twice = Resolve(*once, &operators_);
     EXPECT_TRUE(twice.ok()) << twice.status();
     if (twice.ok()) {
       EXPECT_EQ(twice->SerializeAsString(), once->SerializeAsString());
@@ -73,7 +73,7 @@ class ResolveOperatorsTest : public ::testing::Test {
 
   void Refused(const PipelineSpec& spec, const OperatorCatalog* operators,
                absl::StatusCode code, const std::vector<std::string>& says) {
-    const auto resolved = augment::Resolve(spec, operators);
+    const auto resolved = Resolve(spec, operators);
     EXPECT_EQ(resolved.status().code(), code) << resolved.status();
     for (const std::string& text : says) {
       EXPECT_THAT(std::string(resolved.status().message()), HasSubstr(text));
@@ -119,8 +119,8 @@ TEST_F(ResolveOperatorsTest, TheOutputIsWhatTheOperatorMakes) {
 TEST_F(ResolveOperatorsTest, AnotherLibraryIsAnotherPlan) {
   const FakeOperators rebuilt('b');
   for (const char* text : {kPaint, kEmbed, kDecode}) {
-    const auto a = augment::Resolve(Parse(text), &operators_);
-    const auto b = augment::Resolve(Parse(text), &rebuilt);
+    const auto a = Resolve(Parse(text), &operators_);
+    const auto b = Resolve(Parse(text), &rebuilt);
     ASSERT_TRUE(a.ok() && b.ok());
     EXPECT_NE(PlanHash(*a, "f", 1), PlanHash(*b, "f", 1));
   }

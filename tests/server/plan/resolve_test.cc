@@ -57,7 +57,7 @@ DatasetInfo Dataset(const std::string& name, std::vector<Field> fields,
 
 class Resolve : public testing::Test {
  protected:
-  augment::Resolve() {
+  Resolve() {
     Field text;
     text.set_name("text");
     text.set_kind(FIELD_KIND_RAGGED);
@@ -137,7 +137,7 @@ class Resolve : public testing::Test {
 constexpr char kPhotos[] = "sources { dataset: 'photos' } batch_size: 8 ";
 constexpr char kDigits[] = "sources { dataset: 'digits' } batch_size: 8 ";
 
-TEST_F(augment::Resolve, WritesEveryDefaultOut) {
+TEST_F(Resolve, WritesEveryDefaultOut) {
   const auto resolved = Run(std::string(kPhotos) + "preset: 'imagenet_train'");
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   const PipelineSpec wanted = Parse(R"(
@@ -159,7 +159,7 @@ TEST_F(augment::Resolve, WritesEveryDefaultOut) {
   EXPECT_EQ(resolved->DebugString(), wanted.DebugString());
 }
 
-TEST_F(augment::Resolve, ResolvedSpecsStayAsTheyAre) {
+TEST_F(Resolve, ResolvedSpecsStayAsTheyAre) {
   for (const std::string& text :
        {std::string(kPhotos) + "preset: 'imagenet_train'",
         std::string(kPhotos) + "preset: 'imagenet_eval' "
@@ -181,7 +181,7 @@ TEST_F(augment::Resolve, ResolvedSpecsStayAsTheyAre) {
   }
 }
 
-TEST_F(augment::Resolve, PresetsFollowTheKindOfTheImage) {
+TEST_F(Resolve, PresetsFollowTheKindOfTheImage) {
   // Raw digits: nothing to decode. Encoded ones: gray, 28 x 28.
   const auto raw = Run(std::string(kDigits) + "preset: 'mnist'");
   ASSERT_TRUE(raw.ok()) << raw.status();
@@ -198,7 +198,7 @@ TEST_F(augment::Resolve, PresetsFollowTheKindOfTheImage) {
   EXPECT_EQ(rgb->transforms_size(), 3);
 }
 
-TEST_F(augment::Resolve, EveryPresetResolvesOverEncodedAndRawImages) {
+TEST_F(Resolve, EveryPresetResolvesOverEncodedAndRawImages) {
   EXPECT_EQ(PresetNames().size(), 10u);
   for (const std::string& name : PresetNames()) {
     CheckPreset(name, name == "segmentation_train" ? "segments" : "photos");
@@ -209,7 +209,7 @@ TEST_F(augment::Resolve, EveryPresetResolvesOverEncodedAndRawImages) {
   }
 }
 
-TEST_F(augment::Resolve, PresetsOverMasksGiveThemTheirRole) {
+TEST_F(Resolve, PresetsOverMasksGiveThemTheirRole) {
   const auto resolved =
       Run("sources { dataset: 'segments' } batch_size: 2 "
           "preset: 'segmentation_train'");
@@ -227,7 +227,7 @@ TEST_F(augment::Resolve, PresetsOverMasksGiveThemTheirRole) {
                  "a field named mask");
 }
 
-TEST_F(augment::Resolve, PresetsThatDoNotFitAreRefused) {
+TEST_F(Resolve, PresetsThatDoNotFitAreRefused) {
   ExpectInvalid(std::string(kDigits) + "preset: 'imagenet_train'",
                 "DTYPE_UINT8 [28, 28, 1]");
   ExpectInvalid("sources { dataset: 'rgb' } batch_size: 1 preset: 'mnist'",
@@ -242,7 +242,7 @@ TEST_F(augment::Resolve, PresetsThatDoNotFitAreRefused) {
 }
 
 // `outputs` beside a preset choose among the fields.
-TEST_F(augment::Resolve, APresetMayHaveOutputs) {
+TEST_F(Resolve, APresetMayHaveOutputs) {
   const std::string preset =
       "sources { dataset: 'captions' } batch_size: 2 preset: 'imagenet_train' ";
   ExpectInvalid(preset,
@@ -264,7 +264,7 @@ TEST_F(augment::Resolve, APresetMayHaveOutputs) {
 // Photographs that nothing decodes, and strings, vanished from the batch: a
 // benchmark measured labels alone.
 // "outputs[256]: 257 outputs: at most 256", of a pipeline that lists none.
-TEST_F(augment::Resolve, MoreFieldsThanTensorsAreToBeListed) {
+TEST_F(Resolve, MoreFieldsThanTensorsAreToBeListed) {
   ExpectInvalid("sources { dataset: 'wide' } batch_size: 2",
                 "dataset wide has 257 fields, and a batch has at most 256 "
                 "tensors. To choose some, list the outputs: outputs { field: "
@@ -274,7 +274,7 @@ TEST_F(augment::Resolve, MoreFieldsThanTensorsAreToBeListed) {
           .ok());
 }
 
-TEST_F(augment::Resolve, NoFieldVanishesFromTheDefaultOutputs) {
+TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
   const std::string captions = "sources { dataset: 'captions' } batch_size: 2 ";
   const absl::Status status = Run(captions).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -337,7 +337,7 @@ TEST_F(augment::Resolve, NoFieldVanishesFromTheDefaultOutputs) {
                 "add center_crop");
 }
 
-TEST_F(augment::Resolve, UnknownNamesAreNotFound) {
+TEST_F(Resolve, UnknownNamesAreNotFound) {
   ExpectNotFound("sources { dataset: 'photo' } batch_size: 2",
                  "it has: broken, captions, cifar, digits");
   ExpectNotFound(std::string(kPhotos) + "outputs { field: 'img' }",
@@ -358,7 +358,7 @@ TEST_F(augment::Resolve, UnknownNamesAreNotFound) {
       "outputs: outputs { field: \"image\" } outputs { field: \"label\" }");
 }
 
-TEST_F(augment::Resolve, AbsurdSizesAreRefused) {
+TEST_F(Resolve, AbsurdSizesAreRefused) {
   ExpectInvalid("sources { dataset: 'digits' }", "batch_size is 0");
   ExpectInvalid("sources { dataset: 'digits' } batch_size: 1048577",
                 "1 .. 1048576");
@@ -383,7 +383,7 @@ TEST_F(augment::Resolve, AbsurdSizesAreRefused) {
   ExpectInvalid(photos + "resize { height: 2 } }", "width is 0");
 }
 
-TEST_F(augment::Resolve, RangesAreChecked) {
+TEST_F(Resolve, RangesAreChecked) {
   const std::string photos =
       std::string(kPhotos) + "transforms { decode_image {} } transforms { ";
   const std::string crop = photos + "random_resized_crop { height: 4 width: 4 ";
@@ -413,7 +413,7 @@ TEST_F(augment::Resolve, RangesAreChecked) {
                 "has an effect only with mode: BLOCK");
 }
 
-TEST_F(augment::Resolve, ASubsetWithoutAnEndGoesToTheLastSample) {
+TEST_F(Resolve, ASubsetWithoutAnEndGoesToTheLastSample) {
   const auto open =
       Run("sources { dataset: 'digits' subset { from: 0.5 } } batch_size: 1");
   ASSERT_TRUE(open.ok()) << open.status();
@@ -429,7 +429,7 @@ TEST_F(augment::Resolve, ASubsetWithoutAnEndGoesToTheLastSample) {
 
 // Statistics of pixels of 0 .. 255 are a common mistake, and training on what
 // they make of the pixels does not fail.
-TEST_F(augment::Resolve, NormalizeRefusesTheScaleOf255) {
+TEST_F(Resolve, NormalizeRefusesTheScaleOf255) {
   const std::string start = std::string(kDigits) + "transforms { normalize { ";
   ExpectInvalid(start + "mean: 123.7 stddev: 0.2 } }",
                 "mean 123.7 is above 1: normalize divides pixels by 255 first, "
@@ -440,7 +440,7 @@ TEST_F(augment::Resolve, NormalizeRefusesTheScaleOf255) {
   EXPECT_TRUE(Run(start + "mean: 1 stddev: 2 } }").ok());
 }
 
-TEST_F(augment::Resolve, NormalizeMustFitTheChannels) {
+TEST_F(Resolve, NormalizeMustFitTheChannels) {
   const std::string start = std::string(kDigits) + "transforms { normalize { ";
   ExpectInvalid(start + "} }", "has no mean");
   ExpectInvalid(start + "mean: [1, 2] stddev: 1 } }", "2 means and 1 stddev:");
@@ -457,7 +457,7 @@ TEST_F(augment::Resolve, NormalizeMustFitTheChannels) {
                 "nothing may come after normalize");
 }
 
-TEST_F(augment::Resolve, TransformsMustFitTheField) {
+TEST_F(Resolve, TransformsMustFitTheField) {
   ExpectInvalid(std::string(kDigits) + "transforms { decode_image {} }",
                 "contains raw pixels");
   ExpectInvalid(std::string(kPhotos) +
@@ -473,7 +473,7 @@ TEST_F(augment::Resolve, TransformsMustFitTheField) {
       "is not an image");
 }
 
-TEST_F(augment::Resolve, WhatIsNotBuiltIsRefused) {
+TEST_F(Resolve, WhatIsNotBuiltIsRefused) {
   ExpectUnimplemented(
       std::string(kDigits) + "outputs { field: 'image' dtype: DTYPE_FLOAT32 }",
       "conversion to float32 on the wire is not supported yet");
@@ -484,7 +484,7 @@ TEST_F(augment::Resolve, WhatIsNotBuiltIsRefused) {
 }
 
 // Blocks of neighbours need cuts that leave them together.
-TEST_F(augment::Resolve, BlockOrderOverASubsetNeedsRuns) {
+TEST_F(Resolve, BlockOrderOverASubsetNeedsRuns) {
   const auto spec = [](const std::string& subset, const std::string& block) {
     return "sources { dataset: 'digits' subset { to: 0.5 " + subset +
            " } } batch_size: 1 shuffle { mode: BLOCK " + block + " }";
@@ -506,7 +506,7 @@ TEST_F(augment::Resolve, BlockOrderOverASubsetNeedsRuns) {
   EXPECT_EQ(resolved->sources(0).subset().unit(), 0u);
 }
 
-TEST_F(augment::Resolve, OutputsHaveNamesOfTheirOwn) {
+TEST_F(Resolve, OutputsHaveNamesOfTheirOwn) {
   ExpectInvalid(std::string(kDigits) +
                     "outputs { field: 'image' name: 'a' } "
                     "outputs { field: 'label' name: 'a' }",
@@ -516,7 +516,7 @@ TEST_F(augment::Resolve, OutputsHaveNamesOfTheirOwn) {
       "cannot have the name sample_index");
 }
 
-TEST_F(augment::Resolve, ANewerProgramsSpecIsRefusedByItsFieldNumbers) {
+TEST_F(Resolve, ANewerProgramsSpecIsRefusedByItsFieldNumbers) {
   PipelineSpec spec = Parse(kDigits);
   spec.GetReflection()->MutableUnknownFields(&spec)->AddVarint(77, 1);
   absl::Status status = ResolveSpec(spec, datasets_).status();
@@ -538,7 +538,7 @@ TEST_F(augment::Resolve, ANewerProgramsSpecIsRefusedByItsFieldNumbers) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("value 9 of LastBatch"));
 }
 
-TEST_F(augment::Resolve, HugeNamesDoNotReachTheMessage) {
+TEST_F(Resolve, HugeNamesDoNotReachTheMessage) {
   PipelineSpec spec = Parse(kDigits);
   spec.set_preset(std::string(100'000, 'x'));
   const absl::Status status = ResolveSpec(spec, datasets_).status();
@@ -546,7 +546,7 @@ TEST_F(augment::Resolve, HugeNamesDoNotReachTheMessage) {
   EXPECT_LT(status.message().size(), 200u);
 }
 
-TEST_F(augment::Resolve, AnEvaluationPresetDoesNotChangeTheOrder) {
+TEST_F(Resolve, AnEvaluationPresetDoesNotChangeTheOrder) {
   const auto resolved = Run(std::string(kPhotos) + "preset: 'imagenet_eval'");
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   EXPECT_EQ(resolved->shuffle().mode(), Shuffle::GLOBAL);

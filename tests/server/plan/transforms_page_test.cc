@@ -88,7 +88,7 @@ DatasetInfo Charts() {
   return info;
 }
 
-absl::Status augment::Resolve(const std::string& pipeline) {
+absl::Status Resolve(const std::string& pipeline) {
   auto spec = ParseSpecText(
       absl::StrCat("sources { dataset: 'charts' } batch_size: 4\n", pipeline),
       "docs/transforms.md");
@@ -124,7 +124,7 @@ TEST(TransformsPage, EveryPipelineIsTakenAsItStands) {
   const auto pipelines = Pipelines(ReadPage());
   EXPECT_GT(pipelines.size(), 20u);
   for (const std::string& pipeline : pipelines) {
-    const absl::Status status = augment::Resolve(pipeline);
+    const absl::Status status = Resolve(pipeline);
     if (absl::StrContains(pipeline, "custom {")) {
       // Needs the library.
       EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;

@@ -93,7 +93,7 @@ class RpcServerTest : public ::testing::Test {
     client_ = std::make_unique<RpcClient>(server_->address());
   }
 
-  OpenResponse plan::Plan() {
+  OpenResponse Plan() {
     auto plan = client_->Open(PipelineSpec(), 1);
     EXPECT_TRUE(plan.ok()) << plan.status();
     return plan.ok() ? *plan : OpenResponse();
@@ -125,7 +125,7 @@ class RpcServerTest : public ::testing::Test {
 
 TEST_F(RpcServerTest, OpenAnswersThePlan) {
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   EXPECT_EQ(plan.protocol_version(), wire::kProtocolVersion);
   EXPECT_EQ(plan.plan_hash(), "plan-a");
   EXPECT_EQ(plan.max_payload_bytes(), config_.payload_bytes);
@@ -165,7 +165,7 @@ TEST_P(PayloadSizeTest, EveryStepComesOnceAndWhole) {
   config_.payload_bytes = GetParam();
   const uint64_t steps = config_.payload_bytes > kMiB ? 6 : 40;
   StartServer();
-  GetBatchesRequest request = RpcClient::Request(plan::Plan(), 100, steps);
+  GetBatchesRequest request = RpcClient::Request(Plan(), 100, steps);
   request.set_epoch(3);
   request.set_rank(1);
   request.set_world_size(2);
@@ -199,8 +199,7 @@ TEST_F(RpcServerTest, LongRangesAreAskedForInParts) {
   StartServer();
   std::vector<ReceivedBatch> batches;
   ASSERT_TRUE(
-      client_->GetBatches(RpcClient::Request(plan::Plan(), 0, 5000), &batches)
-          .ok());
+      client_->GetBatches(RpcClient::Request(Plan(), 0, 5000), &batches).ok());
   EXPECT_EQ(batches.size(), 5000);
   EXPECT_GT(engine_->runs_done(), 1);
 }
@@ -208,7 +207,7 @@ TEST_F(RpcServerTest, LongRangesAreAskedForInParts) {
 TEST_F(RpcServerTest, SeveralCallsAtOnce) {
   config_.payload_bytes = 300000;
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   std::vector<std::thread> threads;
   for (int i = 0; i < 6; ++i) {
     threads.emplace_back([&, i] {
@@ -226,7 +225,7 @@ TEST_F(RpcServerTest, SeveralCallsAtOnce) {
 
 TEST_F(RpcServerTest, RefusesWhatDoesNotFitThePlan) {
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   const auto refused = [&](absl::StatusCode code, const std::string& says,
                            const std::function<void(GetBatchesRequest*)>& set) {
     GetBatchesRequest request = RpcClient::Request(plan, 0, 1);
@@ -282,7 +281,7 @@ TEST_F(RpcServerTest, ARequestThatWasDamagedIsSaidToBe) {
   DescribeDatasetRequest describe;
   describe.set_dataset("d");
   ExplainBatchRequest explain;
-  *explain.mutable_batch() = RpcClient::Request(plan::Plan(), 3, 1);
+  *explain.mutable_batch() = RpcClient::Request(Plan(), 3, 1);
   const std::string methods = "/millrace.v1.DataService/";
   for (const auto& [method, good] :
        {std::pair(methods + "Open", wire::WithDigest(open.SerializeAsString())),
@@ -339,7 +338,7 @@ TEST_F(RpcServerTest, BatchesBeforeAnErrorArriveAndTheDetailToo) {
   StartServer();
   std::vector<ReceivedBatch> batches;
   const absl::Status status =
-      client_->GetBatches(RpcClient::Request(plan::Plan(), 2, 100), &batches);
+      client_->GetBatches(RpcClient::Request(Plan(), 2, 100), &batches);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(GetErrorDetail(status).retry_delay_ms(), 250);
   EXPECT_EQ(batches.size(), 3);
@@ -348,7 +347,7 @@ TEST_F(RpcServerTest, BatchesBeforeAnErrorArriveAndTheDetailToo) {
 TEST_F(RpcServerTest, ASlowReaderGetsAShareAndOthersGoOn) {
   config_.payload_bytes = kMiB;
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   RpcClient slow_client(server_->address());
   grpc::ClientContext context;
   auto slow = slow_client.stub().GetBatches(
@@ -379,7 +378,7 @@ TEST_F(RpcServerTest, SharesArePartsOfWhatTheBudgetHasForBatches) {
   ByteBudget::Reservation held;
   ASSERT_TRUE(budget_.TryReserve(10 * kMiB, &held));
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   RpcClient slow_client(server_->address());
   grpc::ClientContext context;
   auto slow = slow_client.stub().GetBatches(
@@ -409,7 +408,7 @@ TEST_F(RpcServerTest, BatchesOfASlowReaderAreTakenBackWhileOthersWait) {
   config_.batch_budget_bytes = budget_.capacity();
   ::testing::internal::CaptureStderr();
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   constexpr uint64_t kSteps = 5;
   // Alone a client may have two batches, beside another one each has one. The
   // first has taken all that there is, and reads nothing.
@@ -462,7 +461,7 @@ TEST_F(RpcServerTest, AShareThatSlowConnectionsFillIsNamedWithABudget) {
     options_.budget = &budget;
     ::testing::internal::CaptureStderr();
     StartServer();
-    const OpenResponse plan = plan::Plan();
+    const OpenResponse plan = Plan();
     std::vector<std::unique_ptr<v1::DataService::Stub>> clients;
     std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
     std::vector<std::unique_ptr<grpc::ClientReader<Frame>>> streams;
@@ -530,7 +529,7 @@ TEST_F(RpcServerTest, AClientGoesOnBesideSlowConnectionsOfItsAddress) {
   options_.budget = &budget;
   config_.batch_budget_bytes = budget.capacity();
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   constexpr size_t kFull = 12;   // batches: the share, 48 MiB
   constexpr size_t kBeside = 2;  // and 8 MiB, half of what is left
   struct Slow {
@@ -597,7 +596,7 @@ TEST_F(RpcServerTest, ACallOfASlowReaderEndsWhereEachSendsItsOnlyBatch) {
   ASSERT_TRUE(budget_.TryReserve(8 * kMiB, &held));
   config_.batch_budget_bytes = budget_.capacity();
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   const auto slow = NarrowClient(server_->address());
   grpc::ClientContext contexts[2];
   std::unique_ptr<grpc::ClientReader<Frame>> streams[2];
@@ -632,7 +631,7 @@ TEST_F(RpcServerTest, TooManyStreamsAreRefusedWithADelay) {
   config_.payload_bytes = kMiB;
   options_.max_streams = 2;
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   grpc::ClientContext contexts[2];
   std::unique_ptr<grpc::ClientReader<Frame>> streams[2];
   Frame frame;
@@ -657,8 +656,8 @@ TEST_F(RpcServerTest, ASlowReaderStillGetsEverything) {
   config_.payload_bytes = 100000;
   StartServer();
   grpc::ClientContext context;
-  auto reader = client_->stub().GetBatches(
-      &context, RpcClient::Request(plan::Plan(), 0, 300));
+  auto reader =
+      client_->stub().GetBatches(&context, RpcClient::Request(Plan(), 0, 300));
   Frame frame;
   uint64_t batches = 0;
   while (reader->Read(&frame)) {
@@ -675,7 +674,7 @@ TEST_F(RpcServerTest, AStuckReaderIsCancelledAndItsMemoryFreed) {
   StartServer();
   grpc::ClientContext context;
   auto stuck = client_->stub().GetBatches(
-      &context, RpcClient::Request(plan::Plan(), 0, 100000));
+      &context, RpcClient::Request(Plan(), 0, 100000));
   Frame frame;
   ASSERT_TRUE(stuck->Read(&frame));
   // It takes nothing until the server has had enough.
@@ -699,7 +698,7 @@ TEST_F(RpcServerTest, AStuckReaderIsCancelledAndItsMemoryFreed) {
 TEST_F(RpcServerTest, ACancelledCallGivesItsMemoryBack) {
   config_.payload_bytes = kMiB;
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   for (int round = 0; round < 20; ++round) {
     grpc::ClientContext context;
     auto reader = client_->stub().GetBatches(
@@ -719,7 +718,7 @@ TEST_F(RpcServerTest, ACancelledCallGivesItsMemoryBack) {
 TEST_F(RpcServerTest, AClientThatIsGoneGivesItsMemoryBack) {
   config_.payload_bytes = kMiB;
   StartServer();
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
   auto gone = std::make_unique<RpcClient>(server_->address());
   auto context = std::make_unique<grpc::ClientContext>();
   auto reader = gone->stub().GetBatches(context.get(),
@@ -736,8 +735,7 @@ TEST_F(RpcServerTest, StatusCounts) {
   StartServer();
   std::vector<ReceivedBatch> batches;
   ASSERT_TRUE(
-      client_->GetBatches(RpcClient::Request(plan::Plan(), 0, 10), &batches)
-          .ok());
+      client_->GetBatches(RpcClient::Request(Plan(), 0, 10), &batches).ok());
   auto status = client_->GetStatus();
   ASSERT_TRUE(status.ok());
   EXPECT_EQ(status->protocol_version(), wire::kProtocolVersion);
@@ -834,11 +832,11 @@ TEST_F(RpcServerTest, ShutdownLetsStreamsFinish) {
   options_.shutdown_grace = absl::Seconds(60);
   StartServer();
   grpc::ClientContext context;
-  auto reader = client_->stub().GetBatches(
-      &context, RpcClient::Request(plan::Plan(), 0, 60));
+  auto reader =
+      client_->stub().GetBatches(&context, RpcClient::Request(Plan(), 0, 60));
   Frame frame;
   ASSERT_TRUE(reader->Read(&frame));
-  const OpenResponse plan = plan::Plan();
+  const OpenResponse plan = Plan();
 
   std::thread stop([&] { server_->Shutdown(); });
   ASSERT_TRUE(Eventually([&] {
@@ -866,7 +864,7 @@ TEST_F(RpcServerTest, ShutdownEndsStreamsThatDoNotFinish) {
   StartServer();
   grpc::ClientContext context;
   auto reader = client_->stub().GetBatches(
-      &context, RpcClient::Request(plan::Plan(), 0, 100000));
+      &context, RpcClient::Request(Plan(), 0, 100000));
   Frame frame;
   ASSERT_TRUE(reader->Read(&frame));
   server_->Shutdown();

@@ -325,7 +325,7 @@ TEST_P(DatasetTest, AbsurdShardCountsAreRefused) {
 TEST_P(DatasetTest, AClassOutOfRangeIsNotPacked) {
   for (int64_t label : {3, -1}) {
     Samples samples = ImageSamples(5);
-    samples[4][1] = monitoring::Scalar<int64_t>(label);
+    samples[4][1] = Scalar<int64_t>(label);
     const auto packed = Pack(Uri("d"), ImageDataset(5), samples);
     EXPECT_TRUE(absl::IsDataLoss(packed.status())) << packed.status();
     EXPECT_THAT(Message(packed.status()),
@@ -339,7 +339,7 @@ TEST_P(DatasetTest, AnInterruptedPackingLeavesNothing) {
     auto writer =
         DatasetWriter::Create(Uri("d"), ImageDataset(9), {.shards = shards});
     ASSERT_TRUE(writer.ok()) << writer.status();
-    const std::string label = monitoring::Scalar<int64_t>(1);
+    const std::string label = Scalar<int64_t>(1);
     const absl::Span<const uint8_t> bytes(
         reinterpret_cast<const uint8_t*>(label.data()), 8);
     for (int i = 0; i < 5; ++i) {
@@ -375,8 +375,8 @@ TEST_P(DatasetTest, AFullDiskLeavesNothing) {
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   Samples samples;
   for (int i = 0; i < 100; ++i) {
-    samples.push_back({std::string(1 << 20, static_cast<char>(i)),
-                       monitoring::Scalar<int64_t>(i % 3)});
+    samples.push_back(
+        {std::string(1 << 20, static_cast<char>(i)), Scalar<int64_t>(i % 3)});
   }
   for (uint64_t limit :
        {uint64_t{4096}, uint64_t{3} << 20, uint64_t{99} << 20}) {

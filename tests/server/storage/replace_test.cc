@@ -227,7 +227,7 @@ TEST_F(ReplaceTest, APackingThatFailsLeavesTheOldDatasetAndNothingElse) {
   const std::string path = folder_ / "d";
   ASSERT_TRUE(PackTo(path, 10, 3).ok());
   Samples bad = ImageSamples(7);
-  bad[6][1] = monitoring::Scalar<int64_t>(99);  // no such class
+  bad[6][1] = Scalar<int64_t>(99);  // no such class
   EXPECT_FALSE(Pack("lmdb:" + path, ImageDataset(7), bad,
                     {.shards = 2, .overwrite = true})
                    .ok());

@@ -47,11 +47,10 @@ TEST(SampleCheckTest, EachFieldOfAWrongSizeIsNamed) {
 TEST(SampleCheckTest, ClassesOutsideTheirRangeAreRefused) {
   const auto check = SampleCheck::Create(ImageDataset(1).schema());
   for (int64_t label : {0, 1, 2}) {
-    EXPECT_TRUE(CheckSample(*check, {"", monitoring::Scalar(label)}).ok());
+    EXPECT_TRUE(CheckSample(*check, {"", Scalar(label)}).ok());
   }
   for (int64_t label : {int64_t{3}, int64_t{-1}, INT64_MIN, INT64_MAX}) {
-    const absl::Status status =
-        CheckSample(*check, {"", monitoring::Scalar(label)});
+    const absl::Status status = CheckSample(*check, {"", Scalar(label)});
     EXPECT_TRUE(absl::IsDataLoss(status)) << label;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(std::to_string(label)));

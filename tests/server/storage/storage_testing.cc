@@ -93,7 +93,7 @@ Samples ImageSamples(int64_t samples) {
   for (int64_t i = 0; i < samples; ++i) {
     // Some are larger than a page, some smaller, one is empty.
     const size_t size = i == 1 ? 0 : (i * 7919) % 9000;
-    result.push_back({AnyBytes(i, size), monitoring::Scalar<int64_t>(i % 3)});
+    result.push_back({AnyBytes(i, size), Scalar<int64_t>(i % 3)});
   }
   return result;
 }
@@ -124,17 +124,14 @@ Samples EveryKindSamples(int64_t samples) {
     std::string mask;
     for (int j = 0; j < 9; ++j) mask.push_back((i + j) % 3 == 0);
     std::string vector;
-    for (int j = 0; j < 5; ++j)
-      vector += monitoring::Scalar<float>(i * 0.5f - j);
-    result.push_back(
-        {absl::StrCat("text ", i), AnyBytes(i, 8 * (i % 4)),
-         AnyBytes(i, i % 50), monitoring::Scalar<uint8_t>(i),
-         monitoring::Scalar<uint8_t>(i % 2), monitoring::Scalar<int32_t>(-i),
-         monitoring::Scalar<int64_t>(i << 40),
-         monitoring::Scalar<uint16_t>(0x3C00 + i),
-         monitoring::Scalar<float>(i / 3.0f),
-         monitoring::Scalar<double>(i / 7.0), AnyBytes(i + 1000, 12), mask,
-         vector, monitoring::Scalar<int64_t>(i % 7)});
+    for (int j = 0; j < 5; ++j) vector += Scalar<float>(i * 0.5f - j);
+    result.push_back({absl::StrCat("text ", i), AnyBytes(i, 8 * (i % 4)),
+                      AnyBytes(i, i % 50), Scalar<uint8_t>(i),
+                      Scalar<uint8_t>(i % 2), Scalar<int32_t>(-i),
+                      Scalar<int64_t>(i << 40), Scalar<uint16_t>(0x3C00 + i),
+                      Scalar<float>(i / 3.0f), Scalar<double>(i / 7.0),
+                      AnyBytes(i + 1000, 12), mask, vector,
+                      Scalar<int64_t>(i % 7)});
   }
   return result;
 }

@@ -46,7 +46,7 @@ DatasetInfo EveryKindDataset(int64_t samples);
 Samples EveryKindSamples(int64_t samples);
 
 template <typename T>
-std::string monitoring::Scalar(T value) {
+std::string Scalar(T value) {
   return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 

@@ -105,7 +105,8 @@ EventContent ReadEvents(const std::string& bytes) {
       return content;
     }
     const std::string head = bytes.substr(at, 8);
-    if (Number(bytes, at + 8, 4) != MaskCrc32c(Crc32c(head))) {
+    if (Number(bytes, at + 8, 4) !=
+        monitoring::MaskCrc32c(monitoring::Crc32c(head))) {
       content.error = "checksum of a length";
       return content;
     }
@@ -115,7 +116,8 @@ EventContent ReadEvents(const std::string& bytes) {
       return content;
     }
     const std::string event = bytes.substr(at + 12, size);
-    if (Number(bytes, at + 12 + size, 4) != MaskCrc32c(Crc32c(event))) {
+    if (Number(bytes, at + 12 + size, 4) !=
+        monitoring::MaskCrc32c(monitoring::Crc32c(event))) {
       content.error = "checksum of an event";
       return content;
     }

@@ -50,7 +50,7 @@ double HalfValue(uint16_t bits, int exponent_bits) {
 }
 
 template <typename T>
-T trainer::At(absl::string_view bytes, int64_t index) {
+T At(absl::string_view bytes, int64_t index) {
   T value;
   std::memcpy(&value, bytes.substr(index * sizeof(T)).data(), sizeof(T));
   return value;
@@ -59,23 +59,23 @@ T trainer::At(absl::string_view bytes, int64_t index) {
 double ValueAt(const StoredTensor& tensor, int64_t index) {
   switch (tensor.dtype) {
     case DTYPE_FLOAT64:
-      return trainer::At<double>(tensor.bytes, index);
+      return At<double>(tensor.bytes, index);
     case DTYPE_FLOAT32:
-      return trainer::At<float>(tensor.bytes, index);
+      return At<float>(tensor.bytes, index);
     case DTYPE_FLOAT16:
-      return HalfValue(trainer::At<uint16_t>(tensor.bytes, index), 5);
+      return HalfValue(At<uint16_t>(tensor.bytes, index), 5);
     case DTYPE_BFLOAT16:
-      return HalfValue(trainer::At<uint16_t>(tensor.bytes, index), 8);
+      return HalfValue(At<uint16_t>(tensor.bytes, index), 8);
     case DTYPE_INT64:
-      return static_cast<double>(trainer::At<int64_t>(tensor.bytes, index));
+      return static_cast<double>(At<int64_t>(tensor.bytes, index));
     case DTYPE_INT32:
-      return trainer::At<int32_t>(tensor.bytes, index);
+      return At<int32_t>(tensor.bytes, index);
     case DTYPE_INT16:
-      return trainer::At<int16_t>(tensor.bytes, index);
+      return At<int16_t>(tensor.bytes, index);
     case DTYPE_INT8:
-      return trainer::At<int8_t>(tensor.bytes, index);
+      return At<int8_t>(tensor.bytes, index);
     default:
-      return trainer::At<uint8_t>(tensor.bytes, index);
+      return At<uint8_t>(tensor.bytes, index);
   }
 }
 

@@ -42,12 +42,13 @@ class StoredReadAheadTest : public EngineFixture {
   StoredReadAheadTest() {
     storage::DatasetWriter::Options shards;
     shards.shards = 3;
-    Samples samples = ImageSamples(kSamples);
+    storage::Samples samples = storage::ImageSamples(kSamples);
     // The stage of these tests takes no empty image.
     for (auto& fields : samples) fields[0] += "!";
-    for (const std::string& scheme : Schemes()) {
+    for (const std::string& scheme : storage::Schemes()) {
       const std::string uri = absl::StrCat(scheme, ":", folder_ / scheme);
-      const auto packed = Pack(uri, ImageDataset(kSamples), samples, shards);
+      const auto packed =
+          Pack(uri, storage::ImageDataset(kSamples), samples, shards);
       EXPECT_TRUE(packed.ok()) << packed.status();
       uris_[scheme] = uri;
     }
@@ -99,7 +100,7 @@ class StoredReadAheadTest : public EngineFixture {
     EXPECT_FALSE(wanted.empty());
   }
 
-  TempFolder folder_;
+  storage::TempFolder folder_;
   std::map<std::string, std::string> uris_;
 };
 

@@ -263,15 +263,15 @@ class RandomChain {
         auto& crop = *t.mutable_random_crop();
         Sized(crop);
         crop.set_pad_if_needed(true);
-        if (Draw(2) == 0) augment::Padding(*crop.mutable_padding());
-        augment::Surround(crop, channels);
+        if (Draw(2) == 0) Padding(*crop.mutable_padding());
+        Surround(crop, channels);
         if (Draw(4) == 0) crop.set_p(0.5);
         break;
       }
       case 4: {
         auto& pad = *t.mutable_pad();
-        augment::Padding(*pad.mutable_padding());
-        augment::Surround(pad, channels);
+        Padding(*pad.mutable_padding());
+        Surround(pad, channels);
         break;
       }
       case 5:
@@ -294,13 +294,13 @@ class RandomChain {
     message.set_width(Side());
   }
 
-  void augment::Padding(google::protobuf::RepeatedField<uint32_t>& padding) {
+  void Padding(google::protobuf::RepeatedField<uint32_t>& padding) {
     const int n = 1 << Draw(3);
     for (int i = 0; i < n; ++i) padding.Add(Draw(2) == 0 ? Draw(4) : Draw(40));
   }
 
   template <typename M>
-  void augment::Surround(M& message, int channels) {
+  void Surround(M& message, int channels) {
     message.set_padding_mode(Draw(2) == 0 ? PADDING_CONSTANT
                                           : static_cast<PaddingMode>(Draw(4)));
     const int n = Draw(3) == 0 ? 0 : Draw(2) == 0 ? 1 : channels;

@@ -71,7 +71,7 @@ Field Image(const std::string& name) {
   return MakeField(name, FIELD_KIND_ENCODED_IMAGE, DTYPE_UNSPECIFIED, {});
 }
 
-Field pipeline::Pixels(int64_t height, int64_t width, int64_t channels) {
+Field Pixels(int64_t height, int64_t width, int64_t channels) {
   return MakeField("image", FIELD_KIND_TENSOR, DTYPE_UINT8,
                    {height, width, channels});
 }
@@ -152,9 +152,9 @@ class GoldenPlan : public testing::Test {
  protected:
   GoldenPlan() {
     infos_ = {
-        Dataset("digits", {pipeline::Pixels(28, 28, 1), Label(10)}, 60'000),
-        Dataset("letters", {pipeline::Pixels(28, 28, 1), Label(10)}, 9001),
-        Dataset("cifar", {pipeline::Pixels(32, 32, 3), Label(10)}, 50'001),
+        Dataset("digits", {Pixels(28, 28, 1), Label(10)}, 60'000),
+        Dataset("letters", {Pixels(28, 28, 1), Label(10)}, 9001),
+        Dataset("cifar", {Pixels(32, 32, 3), Label(10)}, 50'001),
         Dataset("photos", {Image("image"), Label(1000)}, 1'281'167),
         Dataset("segments", {Image("image"), Image("mask"), Label(20)}, 2913),
         Dataset("scenes",
@@ -176,7 +176,7 @@ class GoldenPlan : public testing::Test {
   }
 
   // "" when the spec cannot be resolved; fails then.
-  PipelineSpec augment::Resolve(const PipelineSpec& spec) {
+  PipelineSpec Resolve(const PipelineSpec& spec) {
     absl::StatusOr<PipelineSpec> resolved = ResolveSpec(spec, datasets_);
     EXPECT_TRUE(resolved.ok()) << resolved.status();
     return resolved.ok() ? *resolved : PipelineSpec();
@@ -212,8 +212,7 @@ TEST_F(GoldenPlan, SpecsResolveToWhatTheyAlwaysDid) {
          "write new plans";
   for (const std::string name : kCases) {
     SCOPED_TRACE(name);
-    const PipelineSpec resolved =
-        augment::Resolve(ReadSpec(name + ".spec.textproto"));
+    const PipelineSpec resolved = Resolve(ReadSpec(name + ".spec.textproto"));
     const PipelineSpec golden = ReadSpec(name + ".resolved.textproto");
     EXPECT_TRUE(
         google::protobuf::util::MessageDifferencer::Equals(resolved, golden))
@@ -228,8 +227,8 @@ TEST_F(GoldenPlan, AResolvedSpecOfAnEarlierProgramIsTakenAsItIs) {
     SCOPED_TRACE(name);
     const PipelineSpec golden = ReadSpec(name + ".resolved.textproto");
     EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
-        augment::Resolve(golden), golden))
-        << augment::Resolve(golden).DebugString();
+        Resolve(golden), golden))
+        << Resolve(golden).DebugString();
   }
 }
 
@@ -281,8 +280,7 @@ TEST_F(GoldenPlan, Write) {
   std::ofstream plans(absl::StrCat(folder, "/plans.txt"));
   for (const std::string name : kCases) {
     SCOPED_TRACE(name);
-    const PipelineSpec resolved =
-        augment::Resolve(ReadSpec(name + ".spec.textproto"));
+    const PipelineSpec resolved = Resolve(ReadSpec(name + ".spec.textproto"));
     std::ofstream file(absl::StrCat(folder, "/", name, ".resolved.textproto"));
     std::string text;
     ASSERT_TRUE(google::protobuf::TextFormat::PrintToString(resolved, &text));

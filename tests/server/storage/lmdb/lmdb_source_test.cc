@@ -44,9 +44,7 @@ void Put(MDB_txn* txn, MDB_dbi dbi, std::string key, std::string value) {
   ASSERT_EQ(mdb_put(txn, dbi, &k, &v, 0), 0);
 }
 
-std::string RowKey(uint64_t row) {
-  return monitoring::Scalar(__builtin_bswap64(row));
-}
+std::string RowKey(uint64_t row) { return Scalar(__builtin_bswap64(row)); }
 
 class LmdbSourceTest : public ::testing::Test {
  protected:
@@ -106,8 +104,7 @@ TEST_F(LmdbSourceTest, ADamagedRowNamesItsPlaceAndLeavesTheOthers) {
   Modify(folder_ / "d", [](MDB_txn* txn, MDB_dbi dbi) {
     Put(txn, dbi, RowKey(7), "short");
     Put(txn, dbi, RowKey(8),
-        absl::StrCat(monitoring::Scalar<int64_t>(99),
-                     monitoring::Scalar<uint32_t>(0)));
+        absl::StrCat(Scalar<int64_t>(99), Scalar<uint32_t>(0)));
   });
   for (int64_t row : {7, 8}) {
     const absl::Status status = ReadOne(row);

@@ -51,9 +51,7 @@ void Write(const std::string& path, const Entries& entries,
   mdb_env_close(env);
 }
 
-std::string RowKey(uint64_t row) {
-  return monitoring::Scalar(__builtin_bswap64(row));
-}
+std::string RowKey(uint64_t row) { return Scalar(__builtin_bswap64(row)); }
 
 std::string Bytes(std::mt19937_64& random, size_t bytes) {
   std::string text(bytes, '\0');

@@ -51,8 +51,7 @@ TEST_F(SampleCodecTest, ComesBack) {
 // As docs/formats.md shows it.
 TEST_F(SampleCodecTest, FixedFieldsComeFirstThenLengthsAndBytes) {
   const SampleCodec codec(*SampleCheck::Create(ImageDataset(1).schema()));
-  const std::vector<std::string> sample = {"JPEG",
-                                           monitoring::Scalar<int64_t>(2)};
+  const std::vector<std::string> sample = {"JPEG", Scalar<int64_t>(2)};
   std::string value(codec.EncodedBytes(Views(sample)), 0);
   codec.Encode(Views(sample), reinterpret_cast<uint8_t*>(value.data()));
   EXPECT_EQ(value, std::string("\x02\0\0\0\0\0\0\0\x04\0\0\0JPEG", 16));

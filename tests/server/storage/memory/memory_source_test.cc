@@ -47,7 +47,7 @@ TEST(MemorySourceTest, AnswersWithTheShardsItWasGiven) {
 
 TEST(MemorySourceTest, AWrongSampleIsDataLossAndNamesItsPlace) {
   Samples samples = ImageSamples(3);
-  samples[2][1] = monitoring::Scalar<int64_t>(7);
+  samples[2][1] = Scalar<int64_t>(7);
   const auto source = NewMemorySource(ImageDataset(0), samples);
   auto reader = source->NewReader();
   const absl::Status status = (*reader)->Read(2, [](const EncodedSample&) {

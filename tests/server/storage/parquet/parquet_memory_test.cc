@@ -139,8 +139,7 @@ TEST_F(DistinctStringsTest, AColumnThatNobodyUsesTakesNothing) {
   const auto reader = (*source)->NewReader();
   ASSERT_TRUE((*reader)->UseFields({false, true}).ok());
   for (const int64_t row : {0, 17, 9'999}) {
-    EXPECT_EQ(*ReadField(**reader, row, 1),
-              monitoring::Scalar<int64_t>(row * 3));
+    EXPECT_EQ(*ReadField(**reader, row, 1), Scalar<int64_t>(row * 3));
     EXPECT_EQ(*ReadField(**reader, row, 0), "");
   }
   ExpectPeakWithin(2 * kMiB);

@@ -159,7 +159,7 @@ TEST_F(ParquetSourceTest, RowGroupsAreSmall) {
   for (int i = 0; i < 70; ++i) {
     // One of ten megabytes, some of almost one, many small ones.
     const size_t size = i == 3 ? 10 << 20 : i > 60 ? 900 << 10 : 100;
-    samples.push_back({std::string(size, 'x'), monitoring::Scalar<int64_t>(0)});
+    samples.push_back({std::string(size, 'x'), Scalar<int64_t>(0)});
   }
   ASSERT_TRUE(Pack(Uri("d"), info, samples).ok());
   const auto file = parquet::ParquetFileReader::OpenFile(folder_ / "d");
@@ -193,9 +193,9 @@ TEST_F(ParquetSourceTest, HuggingFaceFilesAreImagesAndClasses) {
   EXPECT_THAT(schema.fields(1).class_names(), ElementsAre("cat", "dog"));
   const auto read = ReadAll(**source);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(*read, (Samples{{"aa", monitoring::Scalar<int64_t>(1)},
-                            {"b", monitoring::Scalar<int64_t>(0)},
-                            {"", monitoring::Scalar<int64_t>(1)}}));
+  EXPECT_EQ(*read, (Samples{{"aa", Scalar<int64_t>(1)},
+                            {"b", Scalar<int64_t>(0)},
+                            {"", Scalar<int64_t>(1)}}));
 }
 
 TEST_F(ParquetSourceTest, EveryKindOfColumnIsMappedOrLeftOut) {
@@ -245,18 +245,16 @@ TEST_F(ParquetSourceTest, EveryKindOfColumnIsMappedOrLeftOut) {
   ASSERT_TRUE(read.ok()) << read.status();
   const auto ints = [](std::vector<int32_t> values) {
     std::string bytes;
-    for (int32_t value : values) bytes += monitoring::Scalar(value);
+    for (int32_t value : values) bytes += Scalar(value);
     return bytes;
   };
   EXPECT_EQ(*read,
-            (Samples{{"i", "p", "t", monitoring::Scalar<uint8_t>(1), ints({-1}),
-                      ints({65535}), monitoring::Scalar<int64_t>(4294967295),
-                      monitoring::Scalar(1.5f), ints({1, 2}), ints({1, 2, 3}),
-                      monitoring::Scalar<int64_t>(1)},
-                     {"j", "qq", "", monitoring::Scalar<uint8_t>(0), ints({2}),
-                      ints({2}), monitoring::Scalar<int64_t>(2),
-                      monitoring::Scalar(2.0f), ints({3, 4}), ints({4}),
-                      monitoring::Scalar<int64_t>(0)}}));
+            (Samples{{"i", "p", "t", Scalar<uint8_t>(1), ints({-1}),
+                      ints({65535}), Scalar<int64_t>(4294967295), Scalar(1.5f),
+                      ints({1, 2}), ints({1, 2, 3}), Scalar<int64_t>(1)},
+                     {"j", "qq", "", Scalar<uint8_t>(0), ints({2}), ints({2}),
+                      Scalar<int64_t>(2), Scalar(2.0f), ints({3, 4}), ints({4}),
+                      Scalar<int64_t>(0)}}));
 }
 
 // `values` in lists of sizes.back() of lists of ... sizes.front().
@@ -278,7 +276,7 @@ std::shared_ptr<arrow::Array> CountUp(int count, T first = 0) {
 template <typename T>
 std::string CountedBytes(int count, T first) {
   std::string bytes;
-  for (int i = 0; i < count; ++i) bytes += monitoring::Scalar<T>(first++);
+  for (int i = 0; i < count; ++i) bytes += Scalar<T>(first++);
   return bytes;
 }
 
@@ -468,11 +466,11 @@ TEST_F(ParquetSourceTest, ForeignShardsAreReadInTheOrderOfTheirNames) {
   ASSERT_TRUE(source.ok()) << source.status();
   const auto read = ReadAll(**source);
   // Bytewise: "1.parquet" < "10.parquet" < "2.parquet".
-  EXPECT_EQ(*read, (Samples{{monitoring::Scalar<int64_t>(1)},
-                            {monitoring::Scalar<int64_t>(2)},
-                            {monitoring::Scalar<int64_t>(3)},
-                            {monitoring::Scalar<int64_t>(4)},
-                            {monitoring::Scalar<int64_t>(5)}}));
+  EXPECT_EQ(*read, (Samples{{Scalar<int64_t>(1)},
+                            {Scalar<int64_t>(2)},
+                            {Scalar<int64_t>(3)},
+                            {Scalar<int64_t>(4)},
+                            {Scalar<int64_t>(5)}}));
   // Copies of the files are the same dataset, wherever they lie.
   std::filesystem::copy(folder_ / "d", folder_ / "copy");
   EXPECT_EQ((*Open("copy"))->info().fingerprint(),
@@ -686,7 +684,7 @@ TEST_F(ParquetSourceTest, PagesAreComparedWithTheirChecksums) {
                  /*group_rows=*/3, properties.build());
     EXPECT_TRUE(Read("d", 1).ok()) << Read("d", 1);
     std::string bytes = ReadFile(folder_ / "d");
-    const size_t at = bytes.find(monitoring::Scalar(kValue));
+    const size_t at = bytes.find(Scalar(kValue));
     ASSERT_NE(at, bytes.npos);
     bytes[at] = static_cast<char>(bytes[at] ^ 0x40);
     WriteFile(folder_ / "d", bytes);
