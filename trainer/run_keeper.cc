@@ -52,8 +52,8 @@ absl::Status RunKeeper::WriteCheckpoint(const RunPlace& place) {
   info.plan_hash = plan.plan_hash();
   info.fingerprint = plan.fingerprint();
   info.pipeline = plan.resolved_spec();
-  MR_RETURN_IF_ERROR(millrace::WriteCheckpoint(path, info, parts_.model,
-                                               parts_.updater.State()));
+  MR_RETURN_IF_ERROR(trainer::WriteCheckpoint(path, info, parts_.model,
+                                              parts_.updater.State()));
   checkpointed_ = place.steps;
   parts_.progress.Line(
       absl::StrCat("checkpoint before ", At(place.position), ": ", path));

@@ -291,7 +291,7 @@ TEST_F(FailoverTest, AServerWhoseLinkIsCutLosesNothingAndIsUsedAfterIt) {
   options.epochs = 2;
   const auto loader = Open(options);
   // The connection stays, it only carries nothing.
-  EpochAudit audit;
+  cli::EpochAudit audit;
   for (uint64_t step = 0; step < kSteps; ++step) {
     if (step == kSteps / 2) gate.Cut();
     const absl::StatusOr<HostBatch> batch = loader->Next();

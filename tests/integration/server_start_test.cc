@@ -190,10 +190,10 @@ TEST_F(ServerStartTest, AFailedStartLeavesNoPortFileOfAnEarlierOne) {
 
 // The server removed the dataset before it read the first flag.
 TEST_F(ServerStartTest, APortFileThatIsAnotherFileStays) {
-  const std::string file = folder_ + "/digits.lmdb";
+  const std::string file = folder() + "/digits.lmdb";
   const std::string before = testing::ReadFile(file);
   const std::string flag = "--port_file=" + file;
-  const std::string config = folder_ + "/s.textproto";
+  const std::string config = folder() + "/s.textproto";
   testing::WriteFile(config, "datasets { name: 'a' uri: '" + digits_ + "' }\n");
   const std::vector<std::vector<std::string>> refused = {
       {"--dataset=a=" + digits_, flag},
@@ -201,9 +201,9 @@ TEST_F(ServerStartTest, APortFileThatIsAnotherFileStays) {
       {"--config=" + config, flag},
       {"--treads=2", flag},
       {"--config=" + config, "--port_file=" + config},
-      {"--dataset=a=" + digits_, "--port_file=" + folder_}};
+      {"--dataset=a=" + digits_, "--port_file=" + folder()}};
   for (const std::vector<std::string>& flags : refused) {
-    Fails(2, flags, {"flag --port_file=" + folder_, "name another file"});
+    Fails(2, flags, {"flag --port_file=" + folder(), "name another file"});
     EXPECT_EQ(testing::ReadFile(file), before);
     EXPECT_EQ(access(config.c_str(), F_OK), 0);
   }

@@ -12,9 +12,8 @@ namespace {
 
 // "(as a flag: --outputs=label)" was printed by programs without that flag.
 TEST(FlagHint, AFlagIsNamedByTheProgramsThatHaveIt) {
-  const std::string outputs =
-      absl::StrCat("field x is missing. To do without, ",
-                   plan::ListOutputs({"image", "label"}));
+  const std::string outputs = absl::StrCat(
+      "field x is missing. To do without, ", ListOutputs({"image", "label"}));
   EXPECT_EQ(outputs,
             "field x is missing. To do without, list the outputs: outputs { "
             "field: \"image\" } outputs { field: \"label\" }");

@@ -631,7 +631,7 @@ TEST_F(AuditTest, ALogThatBeginsAnewIsNamed) {
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),
                 AllOf(HasSubstr("the audit log " + PathOf(0)),
                       HasSubstr(length == 0 ? "no bytes" : "no whole head"),
-                      HasSubstr("begins anew")));
+                      HasSubstr("starts the log again")));
     const auto result = Check();
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(result->problems, IsEmpty());

@@ -98,14 +98,14 @@ TEST(BenchSweepTest, MistakesAreNamedWithTheirPlace) {
 }
 
 TEST(BenchSweepTest, TooManySettingsAreRefused) {
-  std::string window = "window=1";
-  for (int i = 2; i <= 17; ++i) window += "," + std::to_string(i);
+  std::string window = "window=2";
+  for (int i = 3; i <= 18; ++i) window += "," + std::to_string(i);
   std::string batch = "batch_size=1";
   for (int i = 2; i <= 16; ++i) batch += "," + std::to_string(i);
   EXPECT_THAT(Mistake(window + ";" + batch),
               HasSubstr("more than 256 settings"));
-  std::string many = "window=1";
-  for (int i = 2; i <= 300; ++i) many += "," + std::to_string(i);
+  std::string many = "window=2";
+  for (int i = 3; i <= 301; ++i) many += "," + std::to_string(i);
   EXPECT_THAT(Mistake(many), HasSubstr("more than 256 settings"));
 }
 

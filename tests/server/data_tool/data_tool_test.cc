@@ -30,6 +30,9 @@
 namespace millrace::data_tool {
 namespace {
 
+using storage::ReadFile;
+using storage::WriteFile;
+
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ContainsRegex;

@@ -58,8 +58,8 @@ void PackTensors(const std::string& path, int64_t samples, int packing) {
   for (int64_t i = 0; i < samples; ++i) {
     all.push_back({BytesOf(i, packing)});
   }
-  const auto packed =
-      Pack(absl::StrCat("lmdb:", path), info, all, {.overwrite = true});
+  const auto packed = storage::Pack(absl::StrCat("lmdb:", path), info, all,
+                                    {.overwrite = true});
   ASSERT_TRUE(packed.ok()) << packed.status();
 }
 
@@ -128,12 +128,12 @@ std::vector<Way> Ways() {
        "was overwritten"},
       {"AnotherPackingCopiedOver",
        [](Path path, Path, Folder folder) {
-         CopyOver(path, ReadFile(folder / "spare"));
+         CopyOver(path, storage::ReadFile(folder / "spare"));
        },
        "was (truncated|overwritten)"},
       {"ALargerPackingCopiedOver",
        [](Path path, Path, Folder folder) {
-         CopyOver(path, ReadFile(folder / "larger"));
+         CopyOver(path, storage::ReadFile(folder / "larger"));
        },
        "(was truncated|grew) from"},
       {"ItselfCopiedOver",
@@ -206,7 +206,7 @@ class ChangedFileTest : public EngineFixture,
     for (const char* name : {"changed", "other", "spare", "larger"}) {
       std::filesystem::copy_file(*packed_ / name, folder_ / name);
     }
-    whole_ = ReadFile(path_);
+    whole_ = storage::ReadFile(path_);
     DatasetCatalog catalog;
     for (const char* name : {"changed", "other"}) {
       auto source =

@@ -149,7 +149,7 @@ std::shared_ptr<const storage::RecordSource> RawWithBoxes() {
 class RawOperatorsTest : public OperatorsEngineTest {
  protected:
   // The one batch of the transforms over RawWithBoxes().
-  FilledBatch Batch(const std::string& transforms) {
+  batch::FilledBatch Batch(const std::string& transforms) {
     engine_ = *Engine::Create(
         {.threads = 1, .budget = &budget_, .operators = operators_.get()},
         {{"raw", RawWithBoxes()}});

@@ -131,7 +131,7 @@ std::vector<uint8_t> Received(BatchFrames& frames, uint64_t bytes,
 }
 
 // The first half is easily compressed, the second one not at all.
-FilledBatch HalfNoise(batch::FilledBatch batch) {
+batch::FilledBatch HalfNoise(batch::FilledBatch batch) {
   uint64_t state = 1;
   for (uint64_t i = batch.payload->bytes() / 2; i < batch.payload->bytes();
        ++i) {

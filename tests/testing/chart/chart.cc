@@ -19,7 +19,7 @@ constexpr int kFigures = 3;
 constexpr int kBoxes = 4;
 
 // A colour of the wheel, `turn` 0 .. 767, as bright as `level` of 255.
-Rgb Wheel(int turn, int level) {
+picture::Rgb Wheel(int turn, int level) {
   const int part = turn / 256;
   const int up = turn % 256;
   const int down = 255 - up;

@@ -31,7 +31,7 @@ int Readers() {
     const std::string name =
         absl::StrCat("/proc/self/task/", entry->d_name, "/comm");
     if (entry->d_name[0] == '.') continue;
-    readers += ReadFile(name).starts_with("mr-reader");
+    readers += storage::ReadFile(name).starts_with("mr-reader");
   }
   closedir(tasks);
   return readers;

@@ -290,7 +290,8 @@ TEST_F(ExplainTest, ARowLargerThanTheMemoryIsRefused) {
   ExplainBatchResponse response;
   const absl::Status refused = pipeline->ExplainRows(range, 0, 1, &response);
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("memory: 432000"));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("memory: 412 MiB (432000011 bytes)"));
 }
 
 TEST_F(ExplainTest, EndsWhenItIsTold) {
