@@ -195,7 +195,7 @@ TEST_F(Train, RefusesTheAuditLogOfAnotherJob) {
   EXPECT_EQ(anew.exit_code, 0) << anew.err;
   EXPECT_THAT(anew.err, AllOf(HasSubstr("the audit log " + log +
                                         " has no whole head of a run"),
-                              HasSubstr("begins anew with this start")));
+                              HasSubstr("this run starts the log again")));
 }
 
 TEST_F(Train, GoesOnFromACheckpointAsIfItHadNotStopped) {
