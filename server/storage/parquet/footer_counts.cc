@@ -40,7 +40,8 @@ bool CountSchema(CompactReader& reader, FooterCounts* counts) {
   uint8_t type;
   const uint64_t elements = reader.ListHead(&type);
   if (type != CompactReader::kStruct || elements == 0) return false;
-  counts->elements = elements;
+  // Sums, as for columns: a damaged footer may have two schemas.
+  counts->elements += elements;
   // For each open element of the path: the number of children that are still to
   // come.
   std::vector<int64_t> open;

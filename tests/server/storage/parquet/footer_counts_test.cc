@@ -300,5 +300,20 @@ TEST_F(FooterCountsTest, RowGroupsThatHoldMoreThanTheSchemaAreNotParsed) {
       "more columns than its schema");
 }
 
+// Found by the fuzzer: of two schemas, the columns were summed, the elements
+// not.
+TEST_F(FooterCountsTest, ASecondSchemaIsCountedToo) {
+  const std::string root("\x48\x01r\x15\x04\0", 6);  // two children
+  const std::string leaf("\x15\x04\x25\x02\x18\x01\x61\0", 8);
+  const std::string schema = "\x3c" + root + leaf + leaf;
+  // The field's number in full: it is not larger than the one before.
+  const std::string footer =
+      "\x15\x02\x19" + schema + "\x09\x04" + schema + "\x29\x0c";
+  const auto counts = CountFooter(footer, footer.size());
+  ASSERT_TRUE(counts.has_value());
+  EXPECT_EQ(counts->columns, 4);
+  EXPECT_EQ(counts->elements, 6);
+}
+
 }  // namespace
 }  // namespace millrace::storage
