@@ -39,7 +39,7 @@
  * `error` may be NULL. Otherwise it is set: to NULL with MILLRACE_STATUS_OK and
  * MILLRACE_STATUS_NOT_READY, to a new error with any other status. The caller
  * frees the error with millrace_error_free(). An error belongs to no thread.
- * After a failure, every other result is NULL or 0.
+ * After a failure, every other result is NULL or 0; a struct is unchanged.
  * Each function may also return, besides what its comment says:
  *   INVALID_ARGUMENT     an argument is NULL that must not be NULL, an index is
  *                        out of range, a struct_size is too small
@@ -59,9 +59,10 @@
  * the deleter may run on any thread, at any time, also after
  * millrace_loader_free().
  *
- * Signals. A function that may wait takes `timeout_ms` and returns
- * MILLRACE_STATUS_NOT_READY when that time is over. A caller that must react to
- * signals waits in slices, for example of 100 ms.
+ * Signals. millrace_loader_wait_open() and millrace_loader_next() return
+ * MILLRACE_STATUS_NOT_READY when `timeout_ms` is over. A caller that must react
+ * to signals waits in slices, for example of 100 ms. Handlers of signals must
+ * not call the library.
  *
  * Fork. An object works in the process that has made it. In a forked child,
  * functions of a loader or a batch of the parent return FAILED_PRECONDITION,
@@ -148,56 +149,67 @@ MILLRACE_API millrace_status millrace_set_log_level(const char* level,
 /* ---- Options ------------------------------------------------------------- */
 
 /* What to load, and how. Each option has a name and a value as text; numbers
- * are decimal, bool is "true" or "false", a time is "5s", "300ms" or a number
- * of seconds, a size is a number of bytes or "256MiB".
+ * are decimal, a bool is "true" or "false", a time is "5s", "300ms" or a number
+ * of seconds, a size is a number of bytes or "256MiB". The default stands at
+ * the end.
  *
  * What to load:
- *   endpoint              data servers: "host:port", several separated by
- *                         commas, or one DNS name with port. Required
- *   dataset               name of the dataset at the servers. Replaces the one
- *                         source of `pipeline`
- *   preset                a pipeline by name, "imagenet_train"
- *   pipeline              a pipeline: a PipelineSpec as protobuf text. Not
- *                         together with `preset`. With neither, the dataset's
- *                         own preset for training
- *   pipeline_name         what errors call that text: a file name. "pipeline"
- *   outputs               fields of the dataset that become tensors, separated
- *                         by commas. The pipeline's, or all
- *   batch_size            samples of a global batch, over all ranks. The
- *                         pipeline's. Required when it has none
- *   seed                  of the order and of every random choice. The
- *                         pipeline's, or 0
- *   shuffle               "global": a new permutation each epoch; "sequential":
- *                         in order. The pipeline's, or global
- *   last_batch            "drop", "pad" or "partial": the rest of an epoch. The
- *                         pipeline's, or drop
- *   compression           "none" or "zstd", on the network. The pipeline's, or
- *                         none
- *   rank, world_size      this process's part of each global batch. 0, 1
- *   start_epoch, start_step   position of the first batch. 0, 0
- *   epochs                number of epochs to deliver, counted from
- * start_epoch; 0: no end. 1 expected_plan_hash    from a checkpoint: opening
- * fails with FAILED_PRECONDITION when the servers' plan has another hash
- * (hexadecimal). Empty: any plan expected_fingerprint  the same for the content
- * of the data. Empty How to load: window                batches that are
- * requested ahead, 2 to 65536; 0: adapts to measurements. 0 window_bytes upper
- * bound of an adaptive window. 256MiB initial_window        first size of an
- * adaptive window; 0: chosen. 0 memory                "own": the loader
- * allocates and reuses the memory of batches. "offered": the caller offers it,
- * see millrace_loader_offer(). "own" read_only             bool: the caller
- * does not write to batches. A batch in memory that a server of this machine
- * shares is then returned without a copy; writing to it ends the process. Not
- * with memory "offered". false same_host             "off", "auto" or
- * "require": whether servers of this machine pass batches in shared memory.
- * "off" verify_payload        bool: compare each batch with a digest. true
- *   open_timeout          max time until the first server answers. 5s
- *   next_timeout          max time to wait for one batch. 5m
- *   step_timeout          time without progress after which a step is requested
- *                         from another server. 15s
- *   hedge_share           upper bound of the share of steps that are requested
- *                         from a second server because they are late, 0 to 1;
- * 0: none. 0.05 hedge_floor           min time before a step counts as late; 0:
- * none. 20ms
+ *   endpoint      data servers: "host:port", several separated by commas, or
+ *                 one DNS name with port. Required
+ *   dataset       name of the dataset at the servers. Replaces the one source
+ *                 of `pipeline`. Required without a pipeline that names it
+ *   preset        a pipeline by name, "imagenet_train"
+ *   pipeline      a pipeline: a PipelineSpec as protobuf text. Not together
+ *                 with `preset`. With neither, the dataset's own preset for
+ *                 training
+ *   pipeline_name what errors call that text: a file name. "pipeline"
+ *   outputs       fields of the dataset that become tensors, separated by
+ *                 commas. The pipeline's, or all
+ *   batch_size    samples of a global batch, over all ranks. The pipeline's;
+ *                 required when it has none
+ *   seed          of the order and of every random choice. The pipeline's, or 0
+ *   shuffle       "global": a new permutation each epoch; "sequential": in
+ *                 order. The pipeline's, or global
+ *   last_batch    "drop", "pad" or "partial": the rest of an epoch. The
+ *                 pipeline's, or drop
+ *   compression   "none" or "zstd", on the network. The pipeline's, or none
+ *   rank          this process's part of each global batch, from 0. 0
+ *   world_size    number of ranks. 1
+ *   start_epoch   epoch of the first batch. 0
+ *   start_step    step of the first batch. 0
+ *   epochs        number of epochs to deliver, counted from start_epoch; 0: no
+ *                 end. 1
+ *   expected_plan_hash
+ *                 from a checkpoint: opening fails with FAILED_PRECONDITION
+ *                 when the servers' plan has another hash (hexadecimal).
+ *                 Empty: any plan
+ *   expected_fingerprint
+ *                 the same for the content of the data. Empty
+ *
+ * How to load:
+ *   window        batches that are requested ahead, 2 to 65536; 0: adapts to
+ *                 measurements. 0
+ *   window_bytes  upper bound of an adaptive window. 256MiB
+ *   initial_window
+ *                 first size of an adaptive window; 0: chosen. 0
+ *   memory        "own": the loader allocates and reuses the memory of batches.
+ *                 "offered": the caller offers it (millrace_loader_offer()).
+ *                 own
+ *   read_only     bool: the caller does not write to batches. A batch in memory
+ *                 that a server of this machine shares is then returned without
+ *                 a copy; writing to it ends the process. Not with memory
+ *                 "offered". false
+ *   same_host     "off", "auto" or "require": whether servers of this machine
+ *                 pass batches in shared memory. off
+ *   verify_payload
+ *                 bool: compare each batch with a digest. true
+ *   open_timeout  max time until the first server answers. 5s
+ *   next_timeout  max time to wait for one batch. 5m
+ *   step_timeout  time without progress after which a step is requested from
+ *                 another server. 15s
+ *   hedge_share   upper bound of the share of steps that are requested from a
+ *                 second server because they are late, 0 to 1; 0: none. 0.05
+ *   hedge_floor   min time before a step counts as late; 0: none. 20ms
  */
 typedef struct millrace_options millrace_options;
 
@@ -316,7 +328,7 @@ MILLRACE_API millrace_status millrace_loader_get_plan(millrace_loader* loader,
                                                       millrace_error** error);
 
 /* Counters since the loader was opened, as a JSON object under the names of
- * HostLoader::Stats (client/prefetch/host_loader.h); "servers" is a list with
+ * HostLoader::Stats (client/prefetch/host_loader.h); "by_server" is a list with
  * an object for each server. The caller frees the text with
  * millrace_text_free(). Before the loader is open: all counters are 0. */
 MILLRACE_API millrace_status millrace_loader_stats(millrace_loader* loader,
@@ -339,10 +351,11 @@ MILLRACE_API millrace_status millrace_loader_explain(
     char** json, millrace_error** error);
 
 /* Ends opening and receiving. A waiting function returns CANCELLED. Waits until
- * the threads of the loader have ended. Batches that the caller holds stay
- * valid. Later calls return CANCELLED, except millrace_loader_get_plan(),
- * _position(), _stats() and _where_the_time_went(). A second call has no
- * effect; nor has NULL. */
+ * the threads of the loader have ended; while a DNS server does not answer,
+ * that takes a few seconds. Batches that the caller holds stay valid. Later
+ * calls return CANCELLED, except millrace_loader_get_plan(), _position(),
+ * _stats() and _where_the_time_went(). A second call has no effect; nor has
+ * NULL. */
 MILLRACE_API void millrace_loader_close(millrace_loader* loader);
 
 /* Closes, waits for running calls of other threads, and frees. NULL: no effect.
@@ -354,8 +367,8 @@ MILLRACE_API void millrace_loader_free(millrace_loader* loader);
 
 /* With the option memory = "offered", each batch is received into memory of the
  * caller, without a copy inside the library: for example page-locked memory of
- * torch's allocator, or memory of a device. The caller offers buffers ahead,
- * and the loader requests only as many batches as it has buffers for.
+ * torch's allocator. The caller offers buffers ahead, and the loader requests
+ * only as many batches as it has buffers for.
  *
  * A buffer belongs to the loader from millrace_loader_offer() until
  *   - millrace_loader_next() returns the batch that lies in it:
@@ -443,8 +456,9 @@ enum {
   /* [rows, sample_shape...], row-major. */
   MILLRACE_TENSOR_DENSE = 0,
   /* A field whose samples have different lengths becomes two tensors, one after
-   * the other in the batch. The values of all rows, [values], under the name of
-   * the field: row i has values[offsets[i]] to values[offsets[i + 1] - 1]. */
+   * the other in the batch. The values of all rows, [values, value shape...],
+   * under the name of the field: row i has values[offsets[i]] to
+   * values[offsets[i + 1] - 1]. */
   MILLRACE_TENSOR_VALUES = 1,
   /* int64 [rows + 1], under the name "NAME.offsets". */
   MILLRACE_TENSOR_OFFSETS = 2
