@@ -1,0 +1,476 @@
+/* _millrace.Loader: a loader of the C interface. Waits without the
+ * interpreter's lock, in slices, so that signals are handled.
+ *
+ * Memory: the loader receives into blocks of its pool (memory = "offered" of
+ * millrace.h), and a tensor keeps its block. A program may therefore keep any
+ * number of batches; each costs its memory and delays nothing. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/python/extension/extension.h"
+
+/* Time until a signal, such as Ctrl-C, ends a wait. */
+enum { kSliceMs = 50 };
+
+/* A tensor of at most so many bytes gets memory of its own: a program that
+ * collects the labels of an epoch does not keep the images with them. */
+enum { kMaxSmallBytes = 64 << 10 };
+
+typedef struct {
+  PyObject_HEAD millrace_loader* loader;
+  BlockPool* pool;
+  uint64_t batch_bytes; /* of an offered block; 0: not open yet */
+  /* Blocks that the loader has. Changed by the thread in Next(), and without
+   * one, by close. */
+  Block* offered;
+  int in_next; /* 0 or 1 */
+  int closed;
+} Loader;
+
+/* ---- Opening and closing --------------------------------------------------
+ */
+
+static int SetOptions(millrace_options* options, PyObject* settings,
+                      millrace_error** error) {
+  Py_ssize_t position = 0;
+  PyObject* name;
+  PyObject* value;
+  while (PyDict_Next(settings, &position, &name, &value)) {
+    const char* const name_text = PyUnicode_AsUTF8AndSize(name, NULL);
+    const char* const value_text =
+        name_text == NULL ? NULL : PyUnicode_AsUTF8AndSize(value, NULL);
+    if (value_text == NULL) return -1;
+    if (millrace_options_set(options, name_text, value_text, error) !=
+        MILLRACE_STATUS_OK) {
+      return -1;
+    }
+  }
+  return millrace_options_set(options, "memory", "offered", error) ==
+                 MILLRACE_STATUS_OK
+             ? 0
+             : -1;
+}
+
+static PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* named) {
+  static char* names[] = {"settings", NULL};
+  PyObject* settings = NULL;
+  if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!:Loader", names,
+                                   &PyDict_Type, &settings)) {
+    return NULL;
+  }
+  const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  Loader* const self = (Loader*)allocate(type, 0); /* zeroed */
+  if (self == NULL) return NULL;
+  self->pool = millrace_pool_new();
+  millrace_options* const options = millrace_options_new();
+  millrace_error* error = NULL;
+  if (self->pool == NULL || options == NULL) {
+    PyErr_NoMemory();
+  } else if (SetOptions(options, settings, &error) == 0) {
+    millrace_loader_open(options, &self->loader, &error);
+  }
+  millrace_options_free(options);
+  if (error != NULL) RaiseError(error);
+  if (PyErr_Occurred()) {
+    Py_DECREF((PyObject*)self);
+    return NULL;
+  }
+  return (PyObject*)self;
+}
+
+/* All blocks are ours again: the loader is closed and nobody is in Next(). */
+static void DropOffered(Loader* self) {
+  while (self->offered != NULL) {
+    Block* const block = self->offered;
+    self->offered = block->next;
+    millrace_block_drop(block);
+  }
+}
+
+static PyObject* Close(Loader* self, PyObject* unused) {
+  self->closed = 1;
+  Py_BEGIN_ALLOW_THREADS;
+  millrace_loader_close(self->loader);
+  Py_END_ALLOW_THREADS;
+  if (!self->in_next) DropOffered(self);
+  Py_RETURN_NONE;
+}
+
+static void Dealloc(Loader* self) {
+  PyTypeObject* const type = Py_TYPE((PyObject*)self);
+  /* Nobody is in Next(): a caller has a reference. */
+  millrace_loader_free(self->loader);
+  DropOffered(self);
+  millrace_pool_free(self->pool);
+  const freefunc free_self = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  free_self(self);
+  Py_DECREF(type);
+}
+
+static PyObject* WaitOpen(Loader* self, PyObject* unused) {
+  millrace_plan plan = {.struct_size = sizeof(plan)};
+  while (1) {
+    millrace_error* error = NULL;
+    millrace_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = millrace_loader_wait_open(self->loader, kSliceMs, &error);
+    if (status == MILLRACE_STATUS_OK) {
+      status = millrace_loader_get_plan(self->loader, &plan, &error);
+    }
+    Py_END_ALLOW_THREADS;
+    if (status == MILLRACE_STATUS_OK) break;
+    if (status != MILLRACE_STATUS_NOT_READY) return RaiseError(error);
+    if (PyErr_CheckSignals() < 0) return NULL;
+  }
+  self->batch_bytes = plan.max_batch_bytes;
+  return PyUnicode_FromString(plan.json);
+}
+
+/* ---- Batches
+ * ------------------------------------------------------------------- */
+
+/* What Next() gets without the interpreter's lock. */
+typedef struct {
+  Py_ssize_t count;
+  const char** names;
+  TensorView* views;
+  millrace_batch_info info;
+} Received;
+
+/* Errors of this file, which the C interface did not report. */
+typedef enum { kFine, kReported, kNotReady, kNoMemory, kTooManyDims } Outcome;
+
+/* Gives the loader the blocks that it can use now. */
+static Outcome OfferBlocks(Loader* self, millrace_error** error) {
+  uint32_t wanted = 0;
+  if (millrace_loader_wanted(self->loader, &wanted, error) !=
+      MILLRACE_STATUS_OK) {
+    return kReported;
+  }
+  for (; wanted > 0; --wanted) {
+    Block* const block = millrace_pool_take(self->pool, self->batch_bytes);
+    if (block == NULL) return kNoMemory;
+    const millrace_status status = millrace_loader_offer(
+        self->loader, block->data, self->batch_bytes, error);
+    if (status != MILLRACE_STATUS_OK) {
+      millrace_block_drop(block);
+      if (status != MILLRACE_STATUS_RESOURCE_EXHAUSTED) return kReported;
+      /* The window has become smaller meanwhile. */
+      millrace_error_free(*error);
+      *error = NULL;
+      return kFine;
+    }
+    block->next = self->offered;
+    self->offered = block;
+  }
+  return kFine;
+}
+
+/* The block that was offered at this address; NULL: none was. */
+static Block* TakeOffered(Loader* self, const void* data) {
+  Block** place = &self->offered;
+  while (*place != NULL && (*place)->data != data) place = &(*place)->next;
+  Block* const block = *place;
+  if (block != NULL) *place = block->next;
+  return block;
+}
+
+static void RowMajorStrides(TensorView* view) {
+  int64_t stride = ElementBytesOf(view->dtype);
+  for (int i = view->dims; i-- > 0;) {
+    view->strides[i] = stride;
+    stride *= view->shape[i];
+  }
+}
+
+/* [rows, H, W, C] becomes [rows, C, H, W] of the same memory. */
+static void PermuteChannelsFirst(TensorView* view) {
+  if (view->dims != 4) return;
+  const int64_t channels = view->shape[3];
+  const int64_t stride = view->strides[3];
+  for (int i = 3; i > 1; --i) {
+    view->shape[i] = view->shape[i - 1];
+    view->strides[i] = view->strides[i - 1];
+  }
+  view->shape[1] = channels;
+  view->strides[1] = stride;
+}
+
+/* One tensor of the batch that lies in `block`. */
+static Outcome ViewTensor(Loader* self, const millrace_batch* batch,
+                          Block* block, const char* name, int transform,
+                          TensorView* view, millrace_error** error) {
+  size_t index = 0;
+  millrace_tensor tensor = {.struct_size = sizeof(tensor)};
+  if (millrace_batch_find_tensor(batch, name, &index, error) !=
+          MILLRACE_STATUS_OK ||
+      millrace_batch_get_tensor(batch, index, &tensor, error) !=
+          MILLRACE_STATUS_OK) {
+    return kReported;
+  }
+  if (tensor.dims > kMaxDims || ElementBytesOf(tensor.dtype) == 0) {
+    return kTooManyDims;
+  }
+  view->dims = tensor.dims;
+  view->dtype = tensor.dtype;
+  memcpy(view->shape, tensor.shape, sizeof(int64_t) * (size_t)tensor.dims);
+  memcpy(view->strides, tensor.strides, sizeof(int64_t) * (size_t)tensor.dims);
+  view->data = tensor.data;
+  if (transform && tensor.cast_dtype != MILLRACE_DTYPE_NONE) {
+    view->block = millrace_pool_take(self->pool, tensor.cast_bytes);
+    if (view->block == NULL) return kNoMemory;
+    view->dtype = tensor.cast_dtype;
+    view->data = view->block->data;
+    if (millrace_batch_cast(batch, index, view->data, tensor.cast_bytes,
+                            error) != MILLRACE_STATUS_OK) {
+      return kReported;
+    }
+    RowMajorStrides(view);
+  } else if (tensor.bytes <= kMaxSmallBytes) {
+    view->block = millrace_pool_take(self->pool, tensor.bytes);
+    if (view->block == NULL) return kNoMemory;
+    view->data = view->block->data;
+    memcpy(view->data, tensor.data, tensor.bytes);
+    RowMajorStrides(view);
+  } else {
+    view->block = millrace_block_keep(block);
+  }
+  if (transform && tensor.channels_first_view) PermuteChannelsFirst(view);
+  return kFine;
+}
+
+/* Waits for one slice. */
+static Outcome Receive(Loader* self, int transform, Received* received,
+                       millrace_status* status, millrace_error** error) {
+  Outcome outcome = OfferBlocks(self, error);
+  if (outcome != kFine) return outcome;
+  millrace_batch* batch = NULL;
+  *status = millrace_loader_next(self->loader, kSliceMs, &batch, error);
+  if (*status == MILLRACE_STATUS_NOT_READY) return kNotReady;
+  if (*status != MILLRACE_STATUS_OK) return kReported;
+  received->info.struct_size = sizeof(received->info);
+  outcome = millrace_batch_get_info(batch, &received->info, error) ==
+                    MILLRACE_STATUS_OK
+                ? kFine
+                : kReported;
+  if (outcome == kFine) {
+    Block* const block = TakeOffered(self, received->info.data);
+    for (Py_ssize_t i = 0; i < received->count && outcome == kFine; ++i) {
+      outcome = ViewTensor(self, batch, block, received->names[i], transform,
+                           &received->views[i], error);
+    }
+    millrace_block_drop(block);
+  }
+  millrace_batch_free(batch);
+  return outcome;
+}
+
+/* Takes the views over. */
+static PyObject* TupleOfTensors(PyObject* names, Received* received) {
+  PyObject* const tensors = PyTuple_New(received->count);
+  int failed = tensors == NULL;
+  for (Py_ssize_t i = 0; i < received->count && !failed; ++i) {
+    PyObject* const tensor =
+        NewTensor(PyTuple_GetItem(names, i), &received->views[i]);
+    received->views[i].block = NULL;
+    failed = tensor == NULL || PyTuple_SetItem(tensors, i, tensor) < 0;
+  }
+  if (!failed) return tensors;
+  Py_XDECREF(tensors);
+  return NULL;
+}
+
+static PyObject* RaiseOutcome(Outcome outcome, millrace_error* error) {
+  if (outcome == kReported) return RaiseError(error);
+  if (outcome == kNoMemory) return PyErr_NoMemory();
+  return PyErr_Format(PyExc_NotImplementedError,
+                      "a tensor of the batch has more than %d dimensions, or "
+                      "an element type that this release does not know",
+                      (int)kMaxDims);
+}
+
+static PyObject* NextBatch(Loader* self, PyObject* names, int transform,
+                           Received* received) {
+  while (1) {
+    millrace_status status = MILLRACE_STATUS_OK;
+    millrace_error* error = NULL;
+    Outcome outcome;
+    Py_BEGIN_ALLOW_THREADS;
+    outcome = Receive(self, transform, received, &status, &error);
+    Py_END_ALLOW_THREADS;
+    if (outcome == kFine) break;
+    if (status == MILLRACE_STATUS_OUT_OF_RANGE) {
+      millrace_error_free(error);
+      Py_RETURN_NONE;
+    }
+    if (outcome != kNotReady) return RaiseOutcome(outcome, error);
+    if (PyErr_CheckSignals() < 0) return NULL;
+  }
+  PyObject* const tensors = TupleOfTensors(names, received);
+  if (tensors == NULL) return NULL;
+  return Py_BuildValue("(KKKKKN)", (unsigned long long)received->info.epoch,
+                       (unsigned long long)received->info.step,
+                       (unsigned long long)received->info.rows,
+                       (unsigned long long)received->info.local_valid,
+                       (unsigned long long)received->info.global_valid,
+                       tensors);
+}
+
+static PyObject* Next(Loader* self, PyObject* arguments) {
+  PyObject* names = NULL;
+  int transform = 1;
+  if (!PyArg_ParseTuple(arguments, "O!p:next", &PyTuple_Type, &names,
+                        &transform)) {
+    return NULL;
+  }
+  if (self->batch_bytes == 0) {
+    PyErr_SetString(PyExc_RuntimeError, "call wait_open() first");
+    return NULL;
+  }
+  if (self->in_next) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "another thread is waiting for a batch of this loader; one "
+                    "thread at a time takes batches");
+    return NULL;
+  }
+  Received received = {.count = PyTuple_Size(names)};
+  const size_t places = (size_t)received.count + 1;
+  received.names = calloc(places, sizeof(*received.names));
+  received.views = calloc(places, sizeof(*received.views));
+  PyObject* result = NULL;
+  int ready = received.names != NULL && received.views != NULL;
+  if (!ready) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < received.count && ready; ++i) {
+    received.names[i] =
+        PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
+    ready = received.names[i] != NULL;
+  }
+  if (ready) {
+    self->in_next = 1;
+    result = NextBatch(self, names, transform, &received);
+    self->in_next = 0;
+    if (self->closed) DropOffered(self);
+  }
+  for (Py_ssize_t i = 0; received.views != NULL && i < received.count; ++i) {
+    millrace_block_drop(received.views[i].block);
+  }
+  free(received.names);
+  free(received.views);
+  return result;
+}
+
+/* ---- Other functions
+ * ------------------------------------------------------------- */
+
+static PyObject* Seek(Loader* self, PyObject* arguments) {
+  unsigned long long epoch = 0;
+  unsigned long long step = 0;
+  if (!PyArg_ParseTuple(arguments, "KK:seek", &epoch, &step)) return NULL;
+  millrace_error* error = NULL;
+  millrace_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = millrace_loader_seek(self->loader, epoch, step, &error);
+  Py_END_ALLOW_THREADS;
+  if (status != MILLRACE_STATUS_OK) return RaiseError(error);
+  Py_RETURN_NONE;
+}
+
+static PyObject* Position(Loader* self, PyObject* unused) {
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  millrace_error* error = NULL;
+  if (millrace_loader_position(self->loader, &epoch, &step, &error) !=
+      MILLRACE_STATUS_OK) {
+    return RaiseError(error);
+  }
+  return Py_BuildValue("(KK)", (unsigned long long)epoch,
+                       (unsigned long long)step);
+}
+
+/* Takes the text over. */
+static PyObject* TextOr(millrace_status status, char* text,
+                        millrace_error* error) {
+  if (status != MILLRACE_STATUS_OK) return RaiseError(error);
+  PyObject* const result = PyUnicode_FromString(text);
+  millrace_text_free(text);
+  return result;
+}
+
+static PyObject* Stats(Loader* self, PyObject* unused) {
+  char* text = NULL;
+  millrace_error* error = NULL;
+  millrace_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = millrace_loader_stats(self->loader, &text, &error);
+  Py_END_ALLOW_THREADS;
+  return TextOr(status, text, error);
+}
+
+static PyObject* WhereTheTimeWent(Loader* self, PyObject* unused) {
+  char* text = NULL;
+  millrace_error* error = NULL;
+  millrace_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = millrace_loader_where_the_time_went(self->loader, &text, &error);
+  Py_END_ALLOW_THREADS;
+  return TextOr(status, text, error);
+}
+
+static PyObject* Explain(Loader* self, PyObject* arguments) {
+  unsigned long long epoch = 0;
+  unsigned long long step = 0;
+  if (!PyArg_ParseTuple(arguments, "KK:explain", &epoch, &step)) return NULL;
+  char* text = NULL;
+  millrace_error* error = NULL;
+  millrace_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status =
+      millrace_loader_explain(self->loader, epoch, step, -1, &text, &error);
+  Py_END_ALLOW_THREADS;
+  return TextOr(status, text, error);
+}
+
+/* ---- The type
+ * ----------------------------------------------------------------------- */
+
+static PyMethodDef methods[] = {
+    {"wait_open", (PyCFunction)WaitOpen, METH_NOARGS,
+     "Waits until the loader is open; returns the plan as JSON."},
+    {"next", (PyCFunction)Next, METH_VARARGS,
+     "next(names, transform): the next batch, (epoch, step, rows, local_valid, "
+     "global_valid,\ntensors); None after the last epoch. transform: compute "
+     "what the pipeline leaves to the\nclient, and show images as [rows, C, H, "
+     "W]."},
+    {"seek", (PyCFunction)Seek, METH_VARARGS,
+     "seek(epoch, step): continues at this position."},
+    {"position", (PyCFunction)Position, METH_NOARGS,
+     "(epoch, step) after the last batch."},
+    {"stats", (PyCFunction)Stats, METH_NOARGS, "Counters, as JSON."},
+    {"where_the_time_went", (PyCFunction)WhereTheTimeWent, METH_NOARGS,
+     "Why the consumer waited since the last call, in one line."},
+    {"explain", (PyCFunction)Explain, METH_VARARGS,
+     "explain(epoch, step): what was drawn for each sample, as JSON."},
+    {"close", (PyCFunction)Close, METH_NOARGS,
+     "Ends receiving, and every wait."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc,
+     "Loader(settings): begins to open a loader with options of the C "
+     "interface, {name: value}."},
+    {Py_tp_new, New},
+    {Py_tp_dealloc, Dealloc},
+    {Py_tp_methods, methods},
+    {0, NULL}};
+
+static PyType_Spec spec = {"millrace._millrace.Loader", sizeof(Loader), 0,
+                           Py_TPFLAGS_DEFAULT, slots};
+
+int AddLoaderType(PyObject* module) {
+  PyObject* const type = PyType_FromSpec(&spec);
+  if (type == NULL) return -1;
+  const int result = PyModule_AddObjectRef(module, "Loader", type);
+  Py_DECREF(type);
+  return result;
+}

@@ -1,0 +1,50 @@
+"""This process's rank and the number of ranks, as launchers and torch tell them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from millrace.errors import InvalidArgumentError
+
+
+def _of_torch() -> tuple[int, int] | None:
+    # Only a torch that the program has imported: a loader does not import it to ask.
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return int(distributed.get_rank()), int(distributed.get_world_size())
+
+
+def _of_environment() -> tuple[int, int] | None:
+    rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None and world_size is None:
+        return None
+    if not rank or not world_size:
+        raise InvalidArgumentError(
+            "of the environment variables RANK and WORLD_SIZE only one is set; set both as torchrun "
+            "does, or give rank= and world_size=")
+    try:
+        return int(rank), int(world_size)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"the environment variables RANK={rank!r} and WORLD_SIZE={world_size!r} are not two "
+            "numbers; set both as torchrun does, or give rank= and world_size=") from None
+
+
+def find(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """(rank, number of ranks): the arguments, else torch.distributed when the program has
+    initialised it, else RANK and WORLD_SIZE of the environment, else (0, 1).
+
+    Raises:
+      InvalidArgumentError: one of the two is missing, or the rank is not below the number.
+    """
+    if (rank is None) != (world_size is None):
+        raise InvalidArgumentError("rank= and world_size= belong together: give both or neither")
+    if rank is None or world_size is None:
+        rank, world_size = _of_torch() or _of_environment() or (0, 1)
+    if not 0 <= rank < world_size:
+        raise InvalidArgumentError(
+            f"rank {rank} of {world_size} ranks: ranks count from 0 to world_size - 1")
+    return rank, world_size

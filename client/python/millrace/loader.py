@@ -1,0 +1,579 @@
+"""`Loader`: one iteration is one epoch of batches from data servers.
+
+Threads: one thread at a time iterates. Any thread may call `close()`, `stats()` and
+`where_the_time_went()`.
+
+Fork: an open loader works in the process that has opened it; in a forked child, its methods raise
+FailedPreconditionError. A loader that is not open yet may be pickled, copied and used in a process
+that was started with "spawn" or "forkserver".
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import weakref
+from types import TracebackType
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple
+
+from millrace import _convert, _millrace, _ranks, _refused, _settings
+from millrace._position import Position, Progress
+from millrace.errors import (CancelledError, FailedPreconditionError, InternalError,
+                             InvalidArgumentError, NotFoundError)
+
+_STATE_VERSION = 1
+
+# Closed at the interpreter's exit, before the objects that they use are gone.
+_open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_open_loaders() -> None:
+    for loader in list(_open_loaders):
+        loader.close()
+
+
+class BatchInfo(NamedTuple):
+    """What a batch is, besides its tensors."""
+
+    epoch: int
+    step: int  # of its epoch, from 0
+    rows: int  # of this rank, padding included
+    local_valid: int  # rows of this rank that hold a sample
+    global_valid: int  # rows of the global batch that hold a sample, over all ranks
+
+
+class Dataset:
+    """What torch's DataLoader has as `dataset`: a name and a length. The samples are at the servers."""
+
+    def __init__(self, name: str, samples: int) -> None:
+        self.name = name
+        self._samples = samples
+
+    def __len__(self) -> int:
+        """Samples of an epoch, over all ranks."""
+        return self._samples
+
+    def __repr__(self) -> str:
+        return f"millrace.Dataset({self.name!r}, {self._samples} samples)"
+
+
+class Sampler:
+    """What torch's DataLoader has as `sampler`, for programs that call `loader.sampler.set_epoch`."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def set_epoch(self, epoch: int) -> None:
+        """As `Loader.set_epoch`."""
+        self._loader.set_epoch(epoch)
+
+
+class _Plan(NamedTuple):
+    """What the servers answered when the loader was opened."""
+
+    facts: dict[str, Any]
+    names: tuple[str, ...]  # of the tensors of a batch, in the order of the output
+    keys: tuple[str, ...]  # the same under the names that the program wants
+
+
+class Loader:
+    """Batches of one rank from data servers. Iterating over it is one epoch.
+
+        loader = millrace.Loader("data-1:7001", "photos", "imagenet_train", batch_size=64)
+        for images, labels in loader:    # float32 [64, 3, 224, 224], int64 [64]
+            ...
+
+    Nothing is asked of the servers before it is needed: `len()`, the first batch or `open()`.
+
+    Args:
+      endpoint: data servers: "HOST:PORT", several separated by commas or as a list, or one DNS name
+        with port that has several addresses.
+      dataset: name of the dataset at the servers. Optional when the pipeline names it.
+      pipeline: name of a preset ("imagenet_train"), path of a file with a PipelineSpec
+        (docs/transforms.md), or its text. None: the dataset's own preset for training.
+      batch_size: samples of a batch of this rank, as in torch.
+      global_batch_size: samples of a batch over all ranks, instead of batch_size. With neither, the
+        pipeline's.
+      shuffle: True: a new permutation in each epoch; False: in order. None: as the pipeline says.
+      drop_last: True: the rest of an epoch is left out; False: it is a smaller batch, in which
+        ranks may have different numbers of rows, also none: train on several ranks with True.
+        None: as the pipeline says, for example padded.
+      seed: of the order and of every random choice. None: the pipeline's, or 0.
+      rank, world_size: this process and the number of processes that share each batch. Default: of
+        torch.distributed when the program has initialised it, else of the environment variables
+        RANK and WORLD_SIZE, else 0 and 1. Ranks that share a batch, as those of tensor or pipeline
+        parallelism, are given the same number.
+      fields: names of the tensors of a batch, in the order of the output. Besides fields of the
+        dataset: "sample_index" (int64 [rows], -1 in padding) and "valid" (bool [rows]). None: all
+        fields of the pipeline. A field whose samples have different lengths is two tensors: its
+        values, and "NAME.offsets" (int64 [rows + 1]).
+      output: "tuple": a batch is a tuple of tensors; "dict": a dict by name.
+      names: with output="dict", other names for fields: {"image": "pixel_values"}.
+      tensor_type: "torch", "numpy", or "dlpack" for millrace.Tensor, which JAX, CuPy and others take.
+        None: torch when the program has imported torch before the first batch, else NumPy.
+      apply_device_transform: compute what the pipeline leaves to the client, normalisation and
+        casts, and show images as [rows, C, H, W] (their memory stays [rows, H, W, C], torch's
+        channels_last). False: tensors as they come over the network.
+      compression: "none" or "zstd", on the network. None: the pipeline's.
+      window: batches requested ahead, 2 to 65536. None: adapts to measurements.
+      window_bytes: upper bound of an adaptive window, in bytes. None: 256 MiB.
+      same_host: "off", "auto" or "require": whether servers of this machine pass batches in shared
+        memory. None: off.
+      verify_payload: compare each batch with a digest. None: True.
+      open_timeout: max seconds until the first server answers. None: 5.
+      next_timeout: max seconds to wait for one batch. None: 300.
+      step_timeout: seconds without progress after which a batch is requested from another server.
+        None: 15.
+      hedge_share: upper bound of the share of batches that are requested from a second server
+        because they are late, 0 to 1; 0: none. None: 0.05.
+      hedge_floor: min seconds before a batch counts as late. None: 0.02.
+
+    Raises:
+      ArgumentError: an argument that does not exist, or an argument of torch's DataLoader that cannot
+        be honoured (num_workers, collate_fn, sampler and so on).
+      InvalidArgumentError: a value that cannot be. Values that the servers check are refused when
+        the loader is opened.
+    """
+
+    def __init__(self, endpoint: str | Iterable[str], dataset: str | None = None,
+                 pipeline: str | os.PathLike[str] | None = None, batch_size: int | None = None, *,
+                 global_batch_size: int | None = None, shuffle: bool | None = False,
+                 drop_last: bool | None = False, seed: int | None = None, rank: int | None = None,
+                 world_size: int | None = None, fields: Iterable[str] | None = None,
+                 output: str = "tuple", names: Mapping[str, str] | None = None,
+                 tensor_type: str | None = None, apply_device_transform: bool = True,
+                 compression: str | None = None, window: int | None = None,
+                 window_bytes: int | None = None, same_host: str | None = None,
+                 verify_payload: bool | None = None, open_timeout: float | None = None,
+                 next_timeout: float | None = None, step_timeout: float | None = None,
+                 hedge_share: float | None = None, hedge_floor: float | None = None,
+                 **refused: Any) -> None:
+        arguments = dict(locals())
+        for name in ("self", "__class__", "refused"):
+            arguments.pop(name, None)
+        _refused.check(refused, arguments)
+        for name in ("batch_size", "global_batch_size", "world_size"):
+            _settings.check_count(name, arguments[name], 1)
+        for name in ("rank", "seed"):
+            _settings.check_count(name, arguments[name], 0)
+        if batch_size is not None and global_batch_size is not None:
+            raise InvalidArgumentError(
+                "batch_size= (samples of a rank) and global_batch_size= (samples of all ranks) "
+                "exclude each other: give one of them")
+        if output not in ("tuple", "dict"):
+            raise InvalidArgumentError(f"output={output!r}: expected \"tuple\" or \"dict\"")
+        if names is not None and output != "dict":
+            raise InvalidArgumentError("names= renames the keys of a dict: add output=\"dict\"")
+        if tensor_type not in (None, "torch", "numpy", "dlpack"):
+            raise InvalidArgumentError(
+                f"tensor_type={tensor_type!r}: expected \"torch\", \"numpy\" or \"dlpack\"")
+        arguments["endpoint"] = _settings.endpoint_of(endpoint)
+        arguments["fields"] = _settings.names_of("fields", fields)
+        arguments["names"] = dict(names or {})
+        self._arguments = arguments
+        self._as_dict = output == "dict"
+        self._transform = bool(apply_device_transform)
+        # Checks what needs no server, so that a wrong path fails here.
+        self._settings_without_rank()
+        if rank is not None or world_size is not None:
+            _ranks.find(rank, world_size)
+
+        self._progress = Progress()
+        # Of a state that was loaded before opening: plan hash, fingerprint, steps of an epoch.
+        self._expected: tuple[str, str, int] | None = None
+        self._lock = threading.Lock()  # held while the loader is opened or closed
+        self._native: _millrace.Loader | None = None
+        self._plan: _Plan | None = None
+        self._ranks: tuple[int, int] | None = None
+        self._convert: _convert.Converter | None = None
+        self._closed = False
+        self._iterator: _Epoch | None = None
+        # What the native loader delivers next; None: not known.
+        self._native_next: Position | None = None
+        self._last_batch: BatchInfo | None = None
+
+    # ---- Opening and closing --------------------------------------------------------------
+
+    def _settings_without_rank(self) -> dict[str, str]:
+        a = self._arguments
+        others = {name: a[name] for name in (
+            "compression", "window", "window_bytes", "same_host", "verify_payload", "open_timeout",
+            "next_timeout", "step_timeout", "hedge_share", "hedge_floor")}
+        return _settings.make(
+            endpoint=a["endpoint"], dataset=a["dataset"], pipeline=a["pipeline"],
+            fields=a["fields"], global_batch_size=a["global_batch_size"], shuffle=a["shuffle"],
+            drop_last=a["drop_last"], seed=a["seed"], others=others)
+
+    def _rank_and_world_size(self) -> tuple[int, int]:
+        return self._ranks or _ranks.find(self._arguments["rank"], self._arguments["world_size"])
+
+    def _asked_global_batch_size(self) -> int | None:
+        if self._arguments["batch_size"] is not None:
+            return int(self._arguments["batch_size"]) * self._rank_and_world_size()[1]
+        size: int | None = self._arguments["global_batch_size"]
+        return size
+
+    def _start(self) -> Position:
+        """Where the native loader begins."""
+        position = self._progress.upcoming
+        if self._expected is not None and position.step >= self._expected[2]:
+            return Position(position.epoch + 1, 0)  # the epoch is complete
+        return position
+
+    def _opened(self) -> tuple[_millrace.Loader, _Plan]:
+        native, plan = self._native, self._plan
+        if native is not None and plan is not None:
+            return native, plan
+        with self._lock:
+            return self._open_locked()
+
+    def _open_locked(self) -> tuple[_millrace.Loader, _Plan]:
+        if self._native is not None and self._plan is not None:
+            return self._native, self._plan  # another thread was first
+        if self._closed:
+            raise CancelledError("the loader was closed; make a new one")
+        ranks = self._rank_and_world_size()
+        settings = self._settings_without_rank()
+        settings.update(rank=str(ranks[0]), world_size=str(ranks[1]))
+        global_batch_size = self._asked_global_batch_size()
+        if global_batch_size is not None:
+            settings["batch_size"] = str(global_batch_size)
+        start = self._start()
+        settings.update(start_epoch=str(start.epoch), start_step=str(start.step))
+        if self._expected is not None:
+            settings.update(expected_plan_hash=self._expected[0],
+                            expected_fingerprint=self._expected[1])
+        tensor_type, convert = _convert.choose(self._arguments["tensor_type"])
+        native = _millrace.Loader(settings)
+        self._native = native  # so that close() in another thread ends the wait
+        _open_loaders.add(self)
+        try:
+            plan = self._read_plan(json.loads(native.wait_open()), tensor_type)
+        except BaseException:  # Ctrl-C as well: a later call begins anew
+            self._native = None
+            _open_loaders.discard(self)
+            native.close()
+            raise
+        self._ranks, self._convert = ranks, convert
+        self._native_next, self._plan = start, plan
+        return native, plan
+
+    def _read_plan(self, facts: dict[str, Any], tensor_type: str) -> _Plan:
+        tensors = {tensor["name"]: tensor for tensor in facts["tensors"]}
+        chosen = self._arguments["fields"] or [
+            name for name in tensors if name not in _settings.EXTRA_TENSORS]
+        names: list[str] = []
+        for name in chosen:
+            if name not in tensors:
+                raise NotFoundError(f"fields: the batches have no tensor {name!r}; they have " +
+                                    ", ".join(tensors))
+            dtype = tensors[name]["dtype"]
+            if self._transform and tensors[name]["cast"] is not None:
+                dtype = tensors[name]["cast"]["dtype"]
+            if tensor_type == "numpy" and dtype == "bfloat16":
+                raise InvalidArgumentError(
+                    f"tensor {name!r} is bfloat16, which NumPy does not have: use "
+                    "tensor_type=\"torch\", or let the pipeline make float32 of it (to_dtype)")
+            names.append(name)
+            shape = tensors[name]["sample_shape"]
+            if shape and shape[0] < 0:
+                names.append(name + ".offsets")
+        renamed: dict[str, str] = self._arguments["names"]
+        for name in renamed:
+            if name not in names:
+                raise NotFoundError(f"names: the batches have no tensor {name!r}; they have " +
+                                    ", ".join(names))
+        keys = tuple(renamed.get(name, name) for name in names)
+        if len(set(keys)) != len(keys):
+            raise InvalidArgumentError(f"names={renamed!r}: two tensors have the same name")
+        return _Plan(facts, tuple(names), keys)
+
+    def open(self) -> Loader:
+        """Opens the loader now, and begins to receive batches. Returns the loader.
+
+        Raises:
+          NotFoundError: no server has the dataset, the preset or a field.
+          UnavailableError, DeadlineExceededError: no server answered within open_timeout. May be
+            called again.
+          InvalidArgumentError: the servers refuse the pipeline, or the batch cannot be shared by the
+            ranks.
+          FailedPreconditionError: the servers' plan is not that of the loaded state; or the process
+            was forked by one that has opened a loader.
+          CancelledError: closed.
+        """
+        self._opened()
+        return self
+
+    def close(self) -> None:
+        """Ends receiving; a waiting iteration raises CancelledError. Tensors stay valid. A second
+        call has no effect."""
+        self._closed = True
+        native = self._native
+        if native is not None:
+            native.close()
+        _open_loaders.discard(self)
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    # ---- Iterating -------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        """An iterator over the batches of one epoch. The epoch begins with the first `next()`; an
+        iterator that has not reached the end is replaced by then.
+
+        Raises, from `next()`:
+          as `open()`, when the loader is not open yet.
+          DeadlineExceededError, UnavailableError: no batch within next_timeout. May be called again.
+          DataLossError: a damaged sample; `seek()` continues behind it.
+          FailedPreconditionError: a newer iterator has begun, or the process is a forked child.
+          CancelledError: closed.
+        """
+        return _Epoch(self)
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, the same on all ranks. Opens the loader."""
+        return int(self._opened()[1].facts["steps_per_epoch"])
+
+    def _next(self, iterator: _Epoch) -> Any:
+        native, plan = self._opened()
+        if self._closed:
+            raise CancelledError("the loader was closed; make a new one")
+        if iterator is not self._iterator:
+            if iterator.begun:
+                raise FailedPreconditionError(
+                    "this iterator was replaced by a newer one of the same loader, or by seek() or "
+                    "load_state_dict(): a loader has one iteration at a time; make a second loader")
+            self._iterator = iterator
+            iterator.begun = True
+            self._progress.begin()
+        wanted = self._progress.here
+        if wanted.step >= plan.facts["steps_per_epoch"]:
+            self._iterator = None
+            iterator.ended = True
+            self._progress.finish()
+            raise StopIteration
+        received = self._receive(native, plan, wanted)
+        self._progress.advance(*wanted)
+        after = self._progress.here
+        self._native_next = (after if after.step < plan.facts["steps_per_epoch"] else
+                             Position(after.epoch + 1, 0))
+        self._last_batch = BatchInfo(*received[:5])
+        convert = self._convert
+        assert convert is not None
+        tensors = [convert(tensor) for tensor in received[5]]
+        return dict(zip(plan.keys, tensors)) if self._as_dict else tuple(tensors)
+
+    def _receive(self, native: _millrace.Loader, plan: _Plan, wanted: Position) -> _millrace.Batch:
+        for _ in range(2):
+            if self._native_next is None:
+                self._native_next = Position(*native.position())
+            if self._native_next != wanted:
+                native.seek(*wanted)
+            self._native_next = None  # until the batch is here
+            received = native.next(plan.names, self._transform)
+            if received is not None and received[:2] == wanted:
+                return received
+            # Ctrl-C between the return of a call and its result has lost a batch.
+        raise InternalError(f"the loader does not return the batch of epoch {wanted.epoch}, step "
+                            f"{wanted.step}; please report it")
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration is this epoch. Without it, each iteration is the epoch after the last
+        one, also when that was left early. An epoch that a loaded state has begun is continued."""
+        _settings.check_count("epoch", epoch, 0)
+        self._progress.set_epoch(epoch)
+
+    def seek(self, epoch: int, step: int = 0) -> None:
+        """The next iteration begins at this position. No batch in between is made or sent. Opens the
+        loader.
+
+        Raises:
+          InvalidArgumentError: a step past the end of its epoch.
+        """
+        _settings.check_count("epoch", epoch, 0)
+        _settings.check_count("step", step, 0)
+        steps = len(self)
+        if step > steps:
+            raise InvalidArgumentError(f"step={step}: an epoch has {steps} steps")
+        self._iterator = None
+        self._progress.jump(Position(epoch, step))
+
+    # ---- Checkpoints ----------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the last batch, for a checkpoint: numbers and texts, which JSON can
+        hold, and the same on all ranks after the same batch. Opens the loader."""
+        facts = self._opened()[1].facts
+        here = self._progress.here
+        return {
+            "version": _STATE_VERSION,
+            "epoch": here.epoch,
+            "step": here.step,
+            "steps_per_epoch": facts["steps_per_epoch"],
+            "global_batch_size": facts["batch_size"],
+            "plan_hash": facts["plan_hash"],
+            "fingerprint": facts["fingerprint"],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next iteration continues behind the last batch of the state, without a sample twice or
+        left out. {}: no effect. The number of ranks may have changed; the global batch may not.
+
+        A state that was taken after the last batch of an epoch, but before its iteration has ended,
+        continues with no batch of that epoch; a later one with a whole next epoch.
+
+        Raises:
+          InvalidArgumentError: no state of a loader, or of another global batch size.
+          FailedPreconditionError: another plan or other data than the state's; when the loader is
+            not open yet, `open()` raises it.
+        """
+        if not state:
+            return
+        if state.get("version") != _STATE_VERSION:
+            raise InvalidArgumentError(
+                f"the state has version {state.get('version')!r}, and this release reads version "
+                f"{_STATE_VERSION}: load a dict that Loader.state_dict() has returned")
+        for name in ("epoch", "step", "steps_per_epoch", "global_batch_size"):
+            if name not in state:
+                raise InvalidArgumentError(f"the state has no {name!r}: load a dict that "
+                                           "Loader.state_dict() has returned")
+            _settings.check_count(f"state[{name!r}]", state[name], 0)
+        asked = self._asked_global_batch_size()
+        if self._plan is not None:
+            asked = int(self._plan.facts["batch_size"])
+        saved = int(state["global_batch_size"])
+        if asked is not None and asked != saved:
+            world_size = self._rank_and_world_size()[1]
+            raise InvalidArgumentError(
+                f"the state was saved with a global batch of {saved} samples, and this loader has "
+                f"{asked} over {world_size} ranks: steps would not match; make the loader with "
+                f"global_batch_size={saved}")
+        expected = (str(state.get("plan_hash", "")), str(state.get("fingerprint", "")),
+                    int(state["steps_per_epoch"]))
+        if self._plan is not None:
+            for name, value in zip(("plan_hash", "fingerprint"), expected):
+                if value and value != self._plan.facts[name]:
+                    raise FailedPreconditionError(
+                        f"the state has {name} {value}, and this loader {self._plan.facts[name]}: " +
+                        ("the data have changed" if name == "fingerprint" else
+                         "the pipeline, the seed or the data differ") +
+                        "; make the loader as it was when the state was saved")
+        self._expected = expected
+        self._iterator = None
+        self._progress.jump(Position(int(state["epoch"]), int(state["step"])))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._native is not None or self._closed:
+            raise FailedPreconditionError(
+                "an open loader cannot be pickled or copied, because it has connections; do so "
+                "before its first use, or make a loader in the other process")
+        return _rebuild, (self._arguments, self._progress, self._expected)
+
+    # ---- What it is -----------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        """This process's part of each global batch, from 0."""
+        return self._rank_and_world_size()[0]
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self._rank_and_world_size()[1]
+
+    @property
+    def global_batch_size(self) -> int:
+        """Samples of a batch over all ranks. Opens the loader when the pipeline says the size."""
+        asked = self._asked_global_batch_size()
+        return int(self._opened()[1].facts["batch_size"]) if asked is None else asked
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a batch of this rank. Opens the loader when the pipeline says the size."""
+        return self.global_batch_size // self.world_size
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether the rest of an epoch is left out. Opens the loader when the pipeline says it."""
+        asked: bool | None = self._arguments["drop_last"]
+        return int(self._opened()[1].facts["dropped_per_epoch"]) > 0 if asked is None else asked
+
+    @property
+    def dataset(self) -> Dataset:
+        """Name and length of the dataset. Opens the loader."""
+        facts = self._opened()[1].facts
+        name = ",".join(source["dataset"] for source in facts["sources"])
+        return Dataset(name, int(facts["samples_per_epoch"]))
+
+    @property
+    def sampler(self) -> Sampler:
+        """Has `set_epoch`."""
+        return Sampler(self)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What the servers answered: steps, hashes, the resolved pipeline, each tensor with type,
+        shape and class names (docs/python.md). Opens the loader."""
+        facts: dict[str, Any] = json.loads(json.dumps(self._opened()[1].facts))
+        return facts
+
+    @property
+    def last_batch(self) -> BatchInfo | None:
+        """Position and rows of the batch that was returned last. None: there was none."""
+        return self._last_batch
+
+    # ---- Looking closer ----------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the loader was opened: "batches", "wait_seconds", "wire_bytes" and so on
+        (docs/python.md). {}: not open yet."""
+        counters: dict[str, Any] = {} if self._native is None else json.loads(self._native.stats())
+        return counters
+
+    def where_the_time_went(self) -> str:
+        """One line that says why the program waited since the last call of this method."""
+        return "the loader is not open" if self._native is None else \
+            self._native.where_the_time_went()
+
+    def explain(self, epoch: int, step: int) -> dict[str, Any]:
+        """What was drawn for each sample of this rank's batch at a position, and where the sample is
+        stored. Asks the servers."""
+        drawn: dict[str, Any] = json.loads(self._opened()[0].explain(epoch, step))
+        return drawn
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "not open" if self._native is None else "open"
+        return (f"millrace.Loader({self._arguments['endpoint']!r}, "
+                f"{self._arguments['dataset']!r}, {state})")
+
+
+class _Epoch(Iterator[Any]):
+    """The batches of one epoch."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self.begun = False
+        self.ended = False
+
+    def __next__(self) -> Any:
+        if self.ended:
+            raise StopIteration
+        return self._loader._next(self)
+
+
+def _rebuild(arguments: dict[str, Any], progress: Progress,
+             expected: tuple[str, str, int] | None) -> Loader:
+    """A loader that was pickled."""
+    arguments = dict(arguments, names=arguments["names"] or None)
+    loader = Loader(**arguments)
+    loader._progress = progress
+    loader._expected = expected
+    return loader
