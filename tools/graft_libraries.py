@@ -151,12 +151,14 @@ class Plan:
 def write_copies(plan, output, patchelf):
     os.makedirs(output, exist_ok=True)
     map_path = os.path.join(output, "renamed-symbols")
-    with open(map_path, "w", encoding="utf-8") as file:
-        file.writelines(f"{old} {new}\n" for old, new in sorted(plan.renamed.items()))
     for elf, name, soname in plan.copies():
         copy = os.path.join(output, name)
         shutil.copyfile(elf.path, copy)
         os.chmod(copy, 0o755)
+        # Only the symbols of this file: patchelf is slow to read all of them.
+        with open(map_path, "w", encoding="utf-8") as file:
+            file.writelines(f"{old} {plan.new_name(old)}\n" for old in sorted(
+                {s.name for s in elf.symbols} & set(plan.renamed)))
         command = [patchelf, "--rename-dynamic-symbols", map_path, "--force-rpath", "--set-rpath", "$ORIGIN"]
         if soname:
             command += ["--set-soname", soname]
