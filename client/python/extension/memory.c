@@ -1,14 +1,16 @@
+#define _GNU_SOURCE
 #include "client/python/extension/memory.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 /* Free blocks that a pool keeps. A program that holds one batch at a time needs
  * two; what a program frees at once after it has kept many batches goes back to
  * the system. */
-enum { kMaxFree = 4, kAlignment = 64 };
+enum { kMaxFree = 4, kAlignment = 64, kPage = 4096 };
 
 struct BlockPool {
   pid_t home;            /* the process that has made it */
@@ -25,9 +27,41 @@ static void DropPool(BlockPool* pool) {
   free(pool);
 }
 
+/* Large blocks go back to the system when they are freed: malloc would keep
+ * them, each thread's heap for itself. */
+enum { kMinMapped = 128 << 10, kHugePage = 2 << 20 };
+
+static uint64_t RoundedUp(uint64_t bytes, uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+static void* AllocateData(uint64_t bytes) {
+  if (bytes < kMinMapped) return aligned_alloc(kAlignment, bytes);
+  const int huge = bytes >= 2 * kHugePage;
+  const uint64_t spare = huge ? kHugePage : 0;
+  uint8_t* const map = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) return NULL;
+  if (!huge) return map;
+  /* Whole huge pages take one page fault instead of 512. */
+  const uint64_t before = RoundedUp((uintptr_t)map, kHugePage) - (uintptr_t)map;
+  if (before > 0) munmap(map, before);
+  if (spare > before) munmap(map + before + bytes, spare - before);
+  madvise(map + before, bytes, MADV_HUGEPAGE);
+  return map + before;
+}
+
+static void FreeData(void* data, uint64_t bytes) {
+  if (bytes < kMinMapped) {
+    free(data);
+  } else {
+    munmap(data, bytes);
+  }
+}
+
 static void FreeBlock(Block* block) {
   BlockPool* const pool = block->pool;
-  free(block->data);
+  FreeData(block->data, block->bytes);
   free(block);
   DropPool(pool);
 }
@@ -72,12 +106,14 @@ Block* millrace_pool_take(BlockPool* pool, uint64_t bytes) {
   }
   pthread_mutex_unlock(&pool->lock);
   if (block == NULL) {
-    if (bytes > UINT64_MAX - 2 * kAlignment) return NULL;
-    const uint64_t rounded =
-        (bytes + kAlignment) / kAlignment * kAlignment; /* never 0 */
+    if (bytes > INT64_MAX) return NULL;
+    /* Never 0; whole pages for mmap. */
+    const uint64_t rounded = bytes + 1 < kMinMapped
+                                 ? RoundedUp(bytes + 1, kAlignment)
+                                 : RoundedUp(bytes, kPage);
     block = calloc(1, sizeof(Block));
     if (block == NULL) return NULL;
-    block->data = aligned_alloc(kAlignment, rounded);
+    block->data = AllocateData(rounded);
     if (block->data == NULL) {
       free(block);
       return NULL;

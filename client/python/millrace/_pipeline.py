@@ -23,6 +23,9 @@ def settings_of(pipeline: str | os.PathLike[str] | None) -> dict[str, str]:
     text = os.fspath(pipeline)
     if not isinstance(text, str):
         raise InvalidArgumentError(f"pipeline={pipeline!r}: expected a name, a file or a text")
+    if not text.strip():
+        raise InvalidArgumentError("pipeline= is empty: give the name of a preset, a file or a text, "
+                                   "or leave it out for the dataset's own preset")
     is_path = not isinstance(pipeline, str)
     if not is_path and any(mark in text for mark in "{:\n"):
         return {"pipeline": text}

@@ -11,6 +11,7 @@ that was started with "spawn" or "forkserver".
 from __future__ import annotations
 
 import atexit
+import copy
 import json
 import os
 import threading
@@ -29,8 +30,13 @@ _STATE_VERSION = 1
 _open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
 
 
+_exiting = False
+
+
 @atexit.register
 def _close_open_loaders() -> None:
+    global _exiting
+    _exiting = True
     for loader in list(_open_loaders):
         loader.close()
 
@@ -46,7 +52,8 @@ class BatchInfo(NamedTuple):
 
 
 class Dataset:
-    """What torch's DataLoader has as `dataset`: a name and a length. The samples are at the servers."""
+    """What torch's DataLoader has as `dataset`: a name, "" when only the pipeline names it, and a
+    length. The samples are at the servers."""
 
     def __init__(self, name: str, samples: int) -> None:
         self.name = name
@@ -475,7 +482,7 @@ class Loader:
             raise FailedPreconditionError(
                 "an open loader cannot be pickled or copied, because it has connections; do so "
                 "before its first use, or make a loader in the other process")
-        return _rebuild, (self._arguments, self._progress, self._expected)
+        return _rebuild, (self._arguments, copy.copy(self._progress), self._expected)
 
     # ---- What it is -----------------------------------------------------------------------
 
@@ -510,8 +517,10 @@ class Loader:
     def dataset(self) -> Dataset:
         """Name and length of the dataset. Opens the loader."""
         facts = self._opened()[1].facts
-        name = ",".join(source["dataset"] for source in facts["sources"])
-        return Dataset(name, int(facts["samples_per_epoch"]))
+        # The plan lists the sources of a mixture only.
+        names = [source["dataset"] for source in facts["sources"]] or \
+            [self._arguments["dataset"] or ""]
+        return Dataset(",".join(names), int(facts["samples_per_epoch"]))
 
     @property
     def sampler(self) -> Sampler:
@@ -566,7 +575,13 @@ class _Epoch(Iterator[Any]):
     def __next__(self) -> Any:
         if self.ended:
             raise StopIteration
-        return self._loader._next(self)
+        try:
+            return self._loader._next(self)
+        except CancelledError:
+            if _exiting and threading.current_thread().daemon:
+                # The interpreter ends: as other daemon threads, this one stops without a word.
+                threading.Event().wait()
+            raise
 
 
 def _rebuild(arguments: dict[str, Any], progress: Progress,

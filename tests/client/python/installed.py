@@ -1,0 +1,117 @@
+"""The wheel of the Python client in an environment of its own, and a data server.
+
+    package = installed.Package(work)         # a folder that stays as long as it is used
+    result = package.run("import millrace; print(millrace.__version__)")
+    server = installed.Server(work)           # synthetic data, and 20,011 packed digits
+    package.run(SCRIPT, server.address)
+"""
+
+import ctypes
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import build_wheel
+import dataset
+
+_BUILT = "client/python/millrace.whl"
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+# 41 batches of 50 samples and a smaller one: images to normalise, and labels.
+SPEC = """
+sources { synthetic {
+  samples: 2030 seed: 3
+  fields { name: "image" dtype: DTYPE_UINT8 shape: [64, 64, 3] }
+  fields { name: "label" dtype: DTYPE_INT64 num_classes: 10 } } }
+seed: 1
+transforms { horizontal_flip { p: 0.5 } }
+transforms { normalize { mean: [0.485, 0.456, 0.406] stddev: [0.229, 0.224, 0.225] } }
+"""
+# Every script begins with it.
+_BEGIN = f"import sys, millrace\nSPEC = {SPEC!r}\nENDPOINT = sys.argv[1] if len(sys.argv) > 1 else ''\n" \
+    "millrace.set_log_level('error')\n"
+
+
+def end_with_parent():
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def numpy_folder():
+    """Where NumPy and mypy are."""
+    return os.path.abspath(glob.glob("external/python_client_tools/site")[0])
+
+
+class Package:
+    """The installed wheel."""
+
+    def __init__(self, work):
+        self.wheel = os.path.join(work, build_wheel.name_of(_BUILT))
+        shutil.copyfile(_BUILT, self.wheel)
+        environment = os.path.join(work, "environment")
+        _checked([sys.executable, "-m", "venv", "--without-pip", environment])
+        self.python = os.path.join(environment, "bin", "python")
+        _checked([sys.executable, "-m", "pip", "--python", self.python, "install", "--quiet",
+                  "--disable-pip-version-check", "--no-index", "--no-deps", self.wheel])
+        self.site = glob.glob(os.path.join(environment, "lib", "python3*", "site-packages"))[0]
+
+    def environment(self, numpy=True, **variables):
+        clean = {name: value for name, value in os.environ.items()
+                 if name not in ("PYTHONPATH", "RANK", "WORLD_SIZE")}
+        return {**clean, **({"PYTHONPATH": numpy_folder()} if numpy else {}),
+                "PYTHONDONTWRITEBYTECODE": "1", **variables}
+
+    def start(self, code, *arguments, **options):
+        return subprocess.Popen([self.python, "-X", "faulthandler", "-c", _BEGIN + code, *arguments],
+                                env=self.environment(**options), stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                preexec_fn=end_with_parent)
+
+    def run(self, code, *arguments, timeout=120, **options):
+        """The completed process, whatever its exit code is."""
+        process = self.start(code, *arguments, **options)
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # faulthandler says where it is
+            _, errors = process.communicate()
+            raise AssertionError(f"the script does not end: {errors}") from None
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+class Server:
+    """A data server; ends with this process."""
+
+    def __init__(self, work, packed=False):
+        data = ["--synthetic_only"]
+        if packed:
+            data = [f"--dataset=digits={dataset.pack('server/data_tool/millrace-data', work)}"]
+        self._process = subprocess.Popen(
+            ["server/millrace-server", *data, "--listen=127.0.0.1:0"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            preexec_fn=end_with_parent)
+        self.address = self._process.stdout.readline().removeprefix("listening on ").strip()
+        if not self.address:
+            raise AssertionError("the server does not start")
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def signal(self, number):
+        self._process.send_signal(number)
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def _checked(command):
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                            check=False)
+    if result.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}: {result.stdout} {result.stderr}")

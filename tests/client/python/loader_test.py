@@ -1,0 +1,491 @@
+"""millrace.Loader with NumPy alone, against a real server: batches, epochs, states, arguments and
+errors."""
+
+import json
+import os
+import subprocess
+
+import installed
+from case import Case
+
+# Common to the scripts.
+_OPEN = """
+import numpy, json
+def loader(**named):
+    named = {"pipeline": SPEC, "batch_size": 50, **named}
+    return millrace.Loader(ENDPOINT, **named)
+def digest(arrays):
+    import hashlib
+    whole = hashlib.sha256()
+    for array in arrays:
+        whole.update(numpy.ascontiguousarray(array).tobytes())
+    return whole.hexdigest()[:16]
+"""
+
+
+class Batches(Case):
+
+    def test_an_epoch_of_numpy_arrays(self):
+        self.output_of(_OPEN + """
+assert 'torch' not in sys.modules
+one = loader()
+assert len(one) == 41 and len(one.dataset) == 2030 and one.batch_size == 50
+assert one.rank == 0 and one.world_size == 1 and one.global_batch_size == 50 and not one.drop_last
+rows = 0
+for step, (images, labels) in enumerate(one):
+    assert isinstance(images, numpy.ndarray) and images.dtype == numpy.float32
+    assert images.shape[1:] == (3, 64, 64), images.shape
+    assert images.strides[1:] == (4, 64 * 3 * 4, 3 * 4)      # channels last
+    assert labels.dtype == numpy.int64 and labels.shape == images.shape[:1]
+    assert one.last_batch[:2] == (0, step) and one.last_batch.rows == len(labels)
+    images[0, 0, 0, 0] = 7                                    # the memory is the program's
+    rows += len(labels)
+assert rows == 2030 and step == 40
+""")
+
+    def test_the_bytes_are_those_of_the_servers_and_the_transform_is_exact(self):
+        # `millrace replay` writes the values that the server sent.
+        spec = os.path.join(self.work, "spec.textproto")
+        with open(spec, "w", encoding="utf-8") as file:
+            file.write(installed.SPEC)
+        replayed = os.path.join(self.work, "replayed")
+        result = subprocess.run(
+            ["client/cli/millrace", "replay", f"--endpoint={self.server.address}",
+             f"--pipeline={spec}", "--batch_size=50", "--position=1:5", f"--output={replayed}"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.output_of(_OPEN + """
+import os
+settings = dict(shuffle=None, drop_last=None, fields=["image", "label", "sample_index", "valid"])
+raw = loader(apply_device_transform=False, **settings)
+raw.seek(1, 5)
+arrays = next(iter(raw))
+for array, name in zip(arrays, settings["fields"]):
+    sent = numpy.load(os.path.join(sys.argv[2], name + ".npy"))
+    assert array.dtype == sent.dtype and array.shape == sent.shape, (name, array.dtype, sent.dtype)
+    assert array.tobytes() == sent.tobytes(), name
+ready = loader(**settings)
+ready.seek(1, 5)
+images, labels, index, valid = next(iter(ready))
+one, mean, stddev = (numpy.array(v, numpy.float32) for v in
+                     ([1 / 255], [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+expected = (arrays[0].astype(numpy.float32) * one - mean) / stddev
+assert (images == expected.transpose(0, 3, 1, 2)).all()
+assert (labels == arrays[1]).all() and (index == arrays[2]).all() and valid.all()
+""", replayed)
+
+    def test_kept_batches_stay_as_they_were(self):
+        self.output_of(_OPEN + """
+one = loader(window=2)
+kept = list(one)                # far more than the window
+again = [digest(batch) for batch in loader()]
+assert [digest(batch) for batch in kept] == again
+one.close()
+del one
+assert [digest(batch) for batch in kept] == again
+assert len(set(again)) == 41
+""")
+
+    def test_labels_that_are_kept_do_not_keep_the_images(self):
+        self.output_of(_OPEN + """
+def rss():
+    return [int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('RssAnon')][0]
+one = loader(apply_device_transform=False, window=4)
+labels = [labels for images, labels in one]
+before = rss()
+for _ in range(8):
+    labels += [labels for images, labels in one]
+grown = rss() - before
+assert grown < 20000, grown      # KiB; the images have 200 MB
+""")
+
+    def test_dicts_with_other_names(self):
+        self.output_of(_OPEN + """
+batch = next(iter(loader(output="dict", names={"image": "pixel_values"})))
+assert list(batch) == ["pixel_values", "label"]
+batch = next(iter(loader(output="dict", fields=["valid", "label"])))
+assert list(batch) == ["valid", "label"] and batch["valid"].dtype == bool
+assert len(next(iter(loader(fields="label")))) == 1
+""")
+
+    def test_dlpack_capsules_of_both_versions(self):
+        self.output_of(_OPEN + """
+image, label = next(iter(loader(tensor_type="dlpack")))
+assert isinstance(image, millrace.Tensor) and image.name == "image" and image.dtype == "float32"
+assert image.shape == (50, 3, 64, 64) and image.nbytes == 50 * 3 * 64 * 64 * 4
+assert image.__dlpack_device__() == (1, 0)
+assert '"dltensor"' in repr(image.__dlpack__())
+assert '"dltensor"' in repr(image.__dlpack__(max_version=(0, 8)))
+assert '"dltensor_versioned"' in repr(image.__dlpack__(max_version=(1, 0)))
+array = numpy.from_dlpack(image)
+assert (array == numpy.asarray(image)).all() and array.flags.writeable
+array[0, 0, 0, 0] = 5
+assert numpy.asarray(image)[0, 0, 0, 0] == 5                  # a view
+view = memoryview(image)
+assert view.format == "f" and view.shape == image.shape and not view.c_contiguous
+for bad in (dict(stream=1), dict(dl_device=(2, 0)), dict(copy=True)):
+    try:
+        image.__dlpack__(**bad)
+        raise SystemExit(f"{bad} was taken")
+    except BufferError:
+        pass
+try:
+    bytes(image.__class__())
+    raise SystemExit("a Tensor was made of nothing")
+except TypeError:
+    pass
+del image
+assert array[0, 0, 0, 0] == 5
+""")
+
+    def test_ranks_share_each_batch(self):
+        self.output_of(_OPEN + """
+whole = next(iter(loader(fields=["sample_index"])))[0].tolist()
+parts = []
+for rank in range(2):
+    one = loader(batch_size=25, rank=rank, world_size=2, fields=["sample_index"])
+    assert len(one) == 41 and one.rank == rank and one.global_batch_size == 50
+    parts += next(iter(one))[0].tolist()
+assert parts == whole
+parts = loader(batch_size=None, global_batch_size=50, rank=1, world_size=2)
+assert parts.batch_size == 25
+""")
+
+    def test_ranks_of_the_environment(self):
+        self.output_of(_OPEN + """
+assert loader().rank == 1 and loader().world_size == 2
+one = loader(batch_size=25)
+images, labels = next(iter(one))
+assert len(labels) == 25 and one.last_batch.global_valid == 50
+assert loader(rank=0, world_size=1).rank == 0
+""", RANK="1", WORLD_SIZE="2")
+
+    def test_order(self):
+        self.output_of(_OPEN + """
+def order(**named):
+    return [i for batch in loader(fields=["sample_index"], **named) for i in batch[0].tolist()]
+assert order() == list(range(2030))
+shuffled = order(shuffle=True)
+assert shuffled != order() and sorted(shuffled) == order()
+assert order(shuffle=True, seed=5) != shuffled
+assert len(order(drop_last=True)) == 2000
+one = loader(shuffle=True, fields=["sample_index"])
+first, second = (numpy.concatenate([b[0] for b in one]).tolist() for _ in range(2))
+assert first == shuffled and second != first and sorted(second) == sorted(first)
+""")
+
+
+class States(Case):
+
+    def test_resuming_in_the_middle_and_at_the_ends(self):
+        self.output_of(_OPEN + """
+import itertools
+def batches(one):
+    while True:
+        for batch in one:
+            yield one.last_batch[:2], digest(batch)
+whole = list(itertools.islice(batches(loader(shuffle=True)), 100))
+for stop in (0, 1, 20, 40, 41, 60, 81, 82):
+    one = loader(shuffle=True)
+    got = list(itertools.islice(batches(one), stop))
+    state = json.loads(json.dumps(one.state_dict()))
+    for opened in (False, True):
+        two = loader(shuffle=True)
+        if opened:
+            next(iter(two))
+        two.load_state_dict(state)
+        assert two.state_dict() == state
+        got2 = got + list(itertools.islice(batches(two), 100 - stop))
+        assert got2 == whole, (stop, opened)
+""")
+
+    def test_after_the_last_batch_and_after_stop_iteration(self):
+        self.output_of(_OPEN + """
+one = loader()
+it = iter(one)
+for _ in range(41):
+    next(it)
+before = one.state_dict()
+assert next(it, None) is None
+assert next(it, None) is None
+after = one.state_dict()
+assert (before["epoch"], before["step"]) == (0, 41) and (after["epoch"], after["step"]) == (1, 0)
+two = loader()
+two.load_state_dict(before)
+assert sum(1 for _ in two) == 0 and sum(1 for _ in two) == 41 and two.last_batch.epoch == 1
+two = loader()
+two.load_state_dict(after)
+assert sum(1 for _ in two) == 41 and two.last_batch.epoch == 1
+two = loader()
+two.load_state_dict({})
+assert two.state_dict()["step"] == 0
+""")
+
+    def test_a_state_of_another_number_of_ranks(self):
+        self.output_of(_OPEN + """
+one = loader(shuffle=True, fields=["sample_index"])
+it = iter(one)
+for _ in range(7):
+    next(it)
+state = one.state_dict()
+expected = next(it)[0].tolist()
+parts = []
+for rank in range(5):
+    two = loader(shuffle=True, batch_size=10, rank=rank, world_size=5, fields=["sample_index"])
+    two.load_state_dict(state)
+    parts += next(iter(two))[0].tolist()
+assert parts == expected
+""")
+
+    def test_another_plan_is_refused(self):
+        self.output_of(_OPEN + """
+def refused(kind, part, act):
+    try:
+        act()
+    except kind as error:
+        assert isinstance(error, millrace.Error) and part in str(error), error
+    else:
+        raise SystemExit(f"no {kind.__name__} with {part}")
+state = loader().state_dict()
+refused(ValueError, "global_batch_size=50", lambda: loader(batch_size=60).load_state_dict(state))
+opened = loader(batch_size=None, global_batch_size=60).open()
+refused(ValueError, "global_batch_size=50", lambda: opened.load_state_dict(state))
+opened = loader(seed=4).open()
+refused(millrace.FailedPreconditionError, "plan_hash", lambda: opened.load_state_dict(state))
+unopened = loader(seed=4)
+unopened.load_state_dict(state)
+refused(millrace.FailedPreconditionError, "plan", unopened.open)
+refused(ValueError, "version", lambda: loader().load_state_dict({"version": 9}))
+refused(ValueError, "step", lambda: loader().load_state_dict({**state, "step": -1}))
+refused(ValueError, "whole number", lambda: loader().load_state_dict({**state, "epoch": "x"}))
+refused(ValueError, "state_dict()", lambda: loader().load_state_dict({"version": 1}))
+""")
+
+    def test_a_newer_iteration_replaces_the_older(self):
+        self.output_of(_OPEN + """
+one = loader()
+old = iter(one)
+iter(one)                       # only to look
+next(old); next(old)
+assert one.last_batch[:2] == (0, 1)
+new = iter(one)
+next(new)
+assert one.last_batch[:2] == (1, 0)
+try:
+    next(old)
+    raise SystemExit("the old iterator goes on")
+except millrace.FailedPreconditionError as error:
+    assert "replaced" in str(error)
+one.set_epoch(9); one.sampler.set_epoch(4)
+next(iter(one))
+assert one.last_batch[:2] == (4, 0)
+one.seek(2, 41)
+assert list(one) == []
+""")
+
+    def test_a_loader_that_is_not_open_is_pickled(self):
+        self.output_of(_OPEN + """
+import pickle, copy
+one = loader(shuffle=True, names={"image": "x"}, output="dict")
+one.set_epoch(3)
+two = pickle.loads(pickle.dumps(one))
+three, two_copy = copy.deepcopy(one), copy.copy(one)
+assert digest(next(iter(two)).values()) == digest(next(iter(one)).values())
+assert digest(next(iter(three)).values()) == digest(next(iter(pickle.loads(pickle.dumps(two_copy)))).values())
+assert two.last_batch[:2] == three.last_batch[:2] == (3, 0)
+try:
+    pickle.dumps(one)
+    raise SystemExit("an open loader was pickled")
+except millrace.FailedPreconditionError as error:
+    assert "open loader" in str(error)
+    text = pickle.dumps(error)
+error = pickle.loads(text)
+assert type(error) is millrace.FailedPreconditionError and "open loader" in str(error)
+""")
+
+    def test_stats_and_explanations(self):
+        self.output_of(_OPEN + """
+with loader() as one:
+    assert one.stats() == {}
+    batches = sum(1 for _ in one)
+    stats = one.stats()
+    assert stats["batches"] == batches == 41 and stats["samples"] == 2030
+    assert "wait" in one.where_the_time_went()
+    drawn = one.explain(0, 3)
+    assert drawn["step"] == 3 and len(drawn["samples"]) == 50
+    assert one.plan["tensors"][0]["name"] == "image"
+    assert "open" in repr(one)
+assert one.stats()["batches"] == 41
+try:
+    next(iter(one))
+    raise SystemExit("a closed loader gives batches")
+except millrace.CancelledError:
+    pass
+one.close()
+""")
+
+
+class Arguments(Case):
+
+    # What cannot be, and what the sentence must have.
+    _REFUSED = (
+        ("num_workers=4", TypeError, "num_workers=4"),
+        ("collate_fn=len", TypeError, "fields="),
+        ("sampler=[1]", TypeError, "shuffle="),
+        ("batch_sampler=[1]", TypeError, "batch_size="),
+        ("pin_memory=True", TypeError, "pin_memory"),
+        ("worker_init_fn=len", TypeError, "seed="),
+        ("generator=1", TypeError, "seed="),
+        ("prefetch_factor=2", TypeError, "window="),
+        ("persistent_workers=True", TypeError, "worker"),
+        ("device='cuda'", TypeError, ".to(device)"),
+        ("shufle=True", TypeError, "did you mean shuffle"),
+        ("frobnicate=1", TypeError, "frobnicate"),
+        ("global_batch_size=50", ValueError, "exclude each other"),
+        ("batch_size=0", ValueError, "batch_size=0"),
+        ("batch_size=1.5", ValueError, "whole number"),
+        ("seed=-1", ValueError, "seed=-1"),
+        ("rank=0", ValueError, "world_size="),
+        ("rank=2, world_size=2", ValueError, "rank 2 of 2"),
+        ("output='list'", ValueError, "tuple"),
+        ("names={'image': 'x'}", ValueError, "output=\"dict\""),
+        ("tensor_type='jax'", ValueError, "dlpack"),
+        ("fields=[]", ValueError, "fields"),
+        ("fields=['a', 'a']", ValueError, "twice"),
+        ("pipeline='/does/not/exist'", ValueError, "/does/not/exist"),
+        ("pipeline=' '", ValueError, "empty"),
+    )
+    # What the C interface or the servers refuse when the loader is opened.
+    _REFUSED_LATER = (
+        ("pipeline='bogus: 1'", ValueError, "bogus"),
+        ("pipeline=None", ValueError, "dataset"),
+        ("window=1", ValueError, "window"),
+        ("compression='gzip'", ValueError, "compression"),
+        ("hedge_share=2.0", ValueError, "hedge_share"),
+        ("fields=['nothing']", "millrace.Error", "nothing"),
+        ("output='dict', names={'nothing': 'x'}", "millrace.NotFoundError", "nothing"),
+        ("pipeline='no_such_preset', dataset='d'", "millrace.NotFoundError", "no_such_preset"),
+        ("rank=0, world_size=3, batch_size=None, global_batch_size=50", ValueError, "3 ranks"),
+    )
+
+    def _check(self, refused, act):
+        cases = [(text, kind if isinstance(kind, str) else kind.__name__, part)
+                 for text, kind, part in refused]
+        self.output_of(_OPEN + """
+for text, kind, part in json.loads(sys.argv[2]):
+    try:
+        one = eval(f"loader(**{{**dict({text})}})")
+        if sys.argv[3] == "open":
+            one.open()
+    except Exception as error:
+        assert isinstance(error, eval(kind)) and isinstance(error, millrace.Error), (text, repr(error))
+        assert part in str(error), (text, str(error))
+        assert error.status and error.detail is not None
+    else:
+        raise SystemExit(f"{text} was taken")
+""", json.dumps(cases), act)
+
+    def test_what_cannot_be_is_refused_at_once(self):
+        self._check(self._REFUSED, "make")
+
+    def test_what_the_servers_refuse_is_refused_by_open(self):
+        self._check(self._REFUSED_LATER, "open")
+
+    def test_values_of_torch_that_ask_for_nothing_are_taken(self):
+        self.output_of(_OPEN + """
+loader(num_workers=0, collate_fn=None, sampler=None, pin_memory=False, timeout=0,
+       worker_init_fn=None, persistent_workers=False, prefetch_factor=None)
+""")
+
+    def test_data_in_the_place_of_an_endpoint(self):
+        self.output_of(_OPEN + """
+for endpoint in ("imagefolder:/data/train", "lmdb:/data/a.lmdb"):
+    try:
+        millrace.Loader(endpoint, "d")
+        raise SystemExit("taken")
+    except millrace.InvalidArgumentError as error:
+        assert "millrace-server" in str(error)
+millrace.Loader(["a:1", "b:2"], "d")
+""")
+
+    def test_pipelines_by_file_text_and_name(self):
+        path = os.path.join(self.work, "own.textproto")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(installed.SPEC)
+        self.output_of(_OPEN + """
+import pathlib
+for pipeline in (sys.argv[2], pathlib.Path(sys.argv[2]), open(sys.argv[2]).read()):
+    assert len(loader(pipeline=pipeline)) == 41
+with open(sys.argv[2], "a") as file:
+    file.write("bogus: 1")
+try:
+    loader(pipeline=sys.argv[2]).open()
+    raise SystemExit("taken")
+except millrace.InvalidArgumentError as error:
+    assert sys.argv[2] in str(error) and "bogus" in str(error), error
+""", path)
+
+    def test_no_server(self):
+        self.output_of(_OPEN + """
+one = millrace.Loader("127.0.0.1:1", "d", batch_size=1, open_timeout=0.5)
+for _ in range(2):              # a later call tries again
+    try:
+        len(one)
+        raise SystemExit("opened")
+    except (ConnectionError, TimeoutError) as error:
+        assert isinstance(error, millrace.Error) and "127.0.0.1:1" in str(error)
+""")
+
+    def test_half_of_the_environment(self):
+        self.output_of(_OPEN + """
+try:
+    loader().open()
+    raise SystemExit("opened")
+except millrace.InvalidArgumentError as error:
+    assert "RANK" in str(error)
+""", RANK="0")
+
+    def test_numpy_that_is_missing(self):
+        result = self.package.run(_OPEN.replace("import numpy, json", "import json") + """
+try:
+    loader().open()
+except millrace.InvalidArgumentError as error:
+    print(error)
+""", self.server.address, numpy=False)
+        self.assertIn("install numpy", result.stdout, result.stderr)
+
+
+class Packed(Case):
+    """Data of a file, and a preset."""
+    packed = True
+
+    def test_a_preset_and_an_audit(self):
+        # Every sample once over two ranks, as `millrace audit` says of the same job.
+        arguments = [f"--endpoint={self.server.address}", "--dataset=digits", "--preset=mnist",
+                     "--batch_size=100", "--last_batch=partial"]
+        result = subprocess.run(["client/cli/millrace", "audit", *arguments, "--world=2"],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.output_of(_OPEN + """
+seen = []
+for rank in range(2):
+    one = millrace.Loader(ENDPOINT, "digits", "mnist", 50, rank=rank, world_size=2, shuffle=True,
+                          fields=["sample_index", "image"])
+    assert one.dataset.name == "digits" and len(one.dataset) == 20011
+    for index, image in one:
+        seen.extend(index.tolist())
+        assert image.shape[1:] == (1, 28, 28)
+assert sorted(seen) == list(range(20011))
+""")
+        self.assertIn("20011", result.stdout)
+
+    def test_the_dataset_s_own_preset(self):
+        self.output_of(_OPEN + """
+images, labels = next(iter(millrace.Loader(ENDPOINT, "digits", batch_size=10)))
+assert images.shape == (10, 1, 28, 28) and images.dtype == numpy.float32
+try:
+    millrace.Loader(ENDPOINT, "digit", batch_size=10).open()
+    raise SystemExit("taken")
+except millrace.NotFoundError as error:
+    assert "digits" in str(error), error
+""")

@@ -1,0 +1,274 @@
+"""The Python client and its process: Ctrl-C, threads, fork, spawn, the interpreter's end, leaks."""
+
+import os
+import signal
+import time
+
+from case import Case
+
+_OPEN = """
+import gc, os, signal, subprocess, threading, time
+def loader(**named):
+    return millrace.Loader(ENDPOINT, **{"pipeline": SPEC, "batch_size": 50, **named})
+"""
+
+
+class Process(Case):
+
+    def _ends_at_once(self, code, arrange=lambda: None, after=lambda: None):
+        """Ctrl-C half a second after the script waits; the script prints "interrupted"."""
+        process = self.package.start(_OPEN + code, self.server.address)
+        try:
+            self.assertEqual(process.stdout.readline(), "waiting\n")
+            arrange()
+            time.sleep(0.5)
+            self.assertIsNone(process.poll(), "the script does not wait")
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            line = process.stdout.readline()
+            self.assertLess(time.monotonic() - began, 5)
+            after()
+            output, errors = process.communicate("\n", timeout=60)
+            return process.returncode, line + output, errors
+        finally:
+            process.kill()
+            process.communicate()
+
+    def test_ctrl_c_ends_a_waiting_next(self):
+        # A server that is stopped: no batch comes.
+        try:
+            code, output, errors = self._ends_at_once("""
+one = loader(window=2)
+next(iter(one))
+print("waiting", flush=True)
+try:
+    while True:
+        for batch in one:
+            pass
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+one.close()
+""", lambda: self.server.signal(signal.SIGSTOP))
+        finally:
+            self.server.signal(signal.SIGCONT)
+        self.assertEqual((code, output), (0, "interrupted\n"), errors)
+
+    def test_ctrl_c_ends_opening_and_the_loader_can_be_opened_later(self):
+        self.server.signal(signal.SIGSTOP)
+        try:
+            code, output, errors = self._ends_at_once("""
+one = loader(open_timeout=60.0)
+print("waiting", flush=True)
+try:
+    one.open()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+sys.stdin.readline()                # the server goes on
+assert len(one) == 41
+""", after=lambda: self.server.signal(signal.SIGCONT))
+        finally:
+            self.server.signal(signal.SIGCONT)
+        self.assertEqual((code, output), (0, "interrupted\n"), errors)
+
+    def test_close_in_another_thread_ends_a_wait(self):
+        self.output_of(_OPEN + """
+one = loader(window=2)
+it = iter(one)
+next(it)
+os.kill(server := int(sys.argv[2]), signal.SIGSTOP)
+try:
+    threading.Timer(0.5, one.close).start()
+    try:
+        while True:
+            next(it)
+    except millrace.CancelledError:
+        pass
+finally:
+    os.kill(server, signal.SIGCONT)
+""", str(self.server.pid))
+
+    def test_two_threads_in_one_loader_are_refused(self):
+        self.output_of(_OPEN + """
+one = loader(window=2)
+it = iter(one)
+next(it)
+os.kill(server := int(sys.argv[2]), signal.SIGSTOP)
+failures = []
+def take():
+    try:
+        while True:
+            next(it)
+    except Exception as error:
+        failures.append(error)
+try:
+    threads = [threading.Thread(target=take) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    one.close()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+finally:
+    os.kill(server, signal.SIGCONT)
+assert any("one thread at a time" in str(error) for error in failures), failures
+""", str(self.server.pid))
+
+    def test_another_thread_runs_during_a_wait(self):
+        self.output_of(_OPEN + """
+one = loader(window=2)
+it = iter(one)
+next(it)
+os.kill(server := int(sys.argv[2]), signal.SIGSTOP)
+count = 0
+threading.Timer(1, os.kill, (server, signal.SIGCONT)).start()
+def run():
+    global count
+    while not done:
+        count += 1
+        time.sleep(0.001)
+done = False
+thread = threading.Thread(target=run)
+thread.start()
+for _ in it:
+    pass
+done = True
+thread.join()
+assert count > 100, count
+""", str(self.server.pid))
+
+    def test_a_forked_child_gets_an_error_and_ends(self):
+        self.output_of(_OPEN + """
+one = loader()
+it = iter(one)
+kept = next(it)
+expected = kept[0].sum()
+child = os.fork()
+if child == 0:
+    code = 1
+    try:
+        assert kept[0].sum() == expected         # memory is there
+        for act in (lambda: next(it), one.stats, lambda: loader().open()):
+            try:
+                act()
+            except millrace.FailedPreconditionError as error:
+                assert "fork" in str(error), error
+            else:
+                raise SystemExit(f"{act} works in a child")
+        one.close()
+        del one, it, kept
+        gc.collect()
+        code = 0
+    except BaseException as error:
+        print(repr(error), file=sys.stderr)
+    sys.exit(code)                                # atexit and all
+assert os.waitpid(child, 0)[1] == 0
+assert sum(1 for _ in it) == 40                   # the parent goes on
+""")
+
+    def test_a_spawned_child_opens_a_pickled_loader(self):
+        path = os.path.join(self.work, "spawned.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("""
+import multiprocessing, sys
+import millrace
+
+def count(loader):
+    millrace.set_log_level("error")
+    return sum(len(labels) for images, labels in loader)
+
+if __name__ == "__main__":
+    loaders = [millrace.Loader(sys.argv[1], pipeline=sys.argv[2], batch_size=25, rank=rank,
+                               world_size=2) for rank in range(2)]
+    millrace.Loader(sys.argv[1], pipeline=sys.argv[2], batch_size=5).open()
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert sum(pool.map(count, loaders)) == 2030
+""")
+        spec = os.path.join(self.work, "spec.textproto")
+        self.output_of(f"""
+import subprocess
+open({spec!r}, "w").write(SPEC)
+subprocess.run([sys.executable, {path!r}, ENDPOINT, {spec!r}], check=True)
+""")
+
+    # How a program may leave its objects at the end.
+    _ENDS = {
+        "closed": "one.close()",
+        "open": "",
+        "in the middle": "next(it)",
+        "after sys.exit": "sys.exit(0)",
+        "in a cycle": "one.self = one; it.self = it; del one, it",
+        "of a module": "import builtins; builtins.kept = (one, it, batch)",
+        "with a tensor only": "builtins = batch; del one, it",
+        "in a daemon thread": "threading.Thread(target=lambda: [list(one) for _ in range(1000)], "
+                              "daemon=True).start(); time.sleep(0.1)",
+        "in a thread": "threading.Thread(target=lambda: [None for _ in it]).start()",
+        "in atexit": "import atexit; atexit.register(lambda: next(iter(loader())))",
+        "in an exception": "raise SystemExit(0)",
+        "by a forgotten open": "loader(open_timeout=30.0); two = loader()",
+    }
+
+    def test_the_interpreter_ends_whatever_is_left(self):
+        for name, code in self._ENDS.items():
+            for extra in ({}, {"PYTHONMALLOC": "debug"}):
+                with self.subTest(name, **extra):
+                    began = time.monotonic()
+                    result = self.package.run(_OPEN + """
+one = loader()
+it = iter(one)
+batch = next(it)
+""" + code, self.server.address, timeout=60, **extra)
+                    self.assertEqual((result.returncode, result.stderr), (0, ""))
+                    self.assertLess(time.monotonic() - began, 30)
+
+    def test_two_hundred_loaders_leave_nothing(self):
+        self.output_of(_OPEN + """
+def read(name):
+    return [int(line.split()[1]) for line in open('/proc/self/status') if line.startswith(name)][0]
+def use(number):
+    one = loader(shuffle=True)
+    it = iter(one)
+    images, labels = next(it)
+    next(it)
+    if number % 3 == 0:
+        one.close()
+    if number % 3 == 1:
+        list(it)
+    if number % 4 == 0:
+        try:
+            loader(pipeline="bogus: 1").open()
+            raise SystemExit("opened")
+        except millrace.Error:
+            pass
+for number in range(30):
+    use(number)
+gc.collect()
+import ctypes
+def figures():
+    ctypes.CDLL(None).malloc_trim(0)
+    return read("RssAnon"), read("Threads"), len(os.listdir("/proc/self/fd"))
+before = figures()
+for number in range(200):
+    use(number)
+gc.collect()
+time.sleep(1)
+after = figures()
+print(before, after)
+assert after[0] - before[0] < 2000, (before, after)           # KiB: 10 for each loader
+assert after[1] <= before[1] + 1 and after[2] <= before[2] + 3, (before, after)
+""", timeout=280, MALLOC_ARENA_MAX="1")  # malloc's heaps of many threads grow for long
+
+    def test_batches_leave_nothing(self):
+        self.output_of(_OPEN + """
+def rss():
+    return [int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('RssAnon')][0]
+one = loader(window=4)
+for _ in range(5):
+    for batch in one:
+        pass
+before = rss()
+for _ in range(20):
+    for batch in one:
+        batch[0].sum()
+assert rss() - before < 8000, (before, rss())                 # 820 batches of 2.4 MB
+""")

@@ -1,0 +1,132 @@
+"""millrace.Loader with torch: tensors that view the received memory, ranks of torch.distributed, and
+training that is resumed."""
+
+import os
+import subprocess
+
+import installed
+import wheel_python
+from case import Case
+
+_BEGIN = wheel_python.BEGIN + """
+import torch, millrace
+millrace.set_log_level("error")
+ENDPOINT, SPEC = sys.argv[1], open(sys.argv[2]).read()
+def loader(**named):
+    return millrace.Loader(ENDPOINT, **{"pipeline": SPEC, "batch_size": 50, **named})
+"""
+
+
+class Torch(Case):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.found, cls.why = wheel_python.find(cls.work)
+        cls.spec = os.path.join(cls.work, "spec.textproto")
+        with open(cls.spec, "w", encoding="utf-8") as file:
+            file.write(installed.SPEC)
+
+    def _run(self, code, *arguments):
+        if self.found is None:
+            self.skipTest(self.why)
+        environment = {**os.environ, **self.found.environment}
+        environment["PYTHONPATH"] = self.package.site + ":" + environment.get("PYTHONPATH", "")
+        for name in ("RANK", "WORLD_SIZE"):
+            environment.pop(name, None)
+        result = subprocess.run(
+            [*self.found.command, _BEGIN + code, self.server.address, self.spec, *arguments],
+            env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            timeout=240)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def test_tensors(self):
+        self._run("""
+one = loader()
+rows = 0
+for images, labels in one:
+    assert isinstance(images, torch.Tensor) and images.dtype == torch.float32
+    assert images.shape[1:] == (3, 64, 64)
+    assert images.is_contiguous(memory_format=torch.channels_last)
+    assert labels.dtype == torch.int64 and labels.shape == images.shape[:1]
+    rows += len(labels)
+assert rows == 2030
+assert "numpy" not in sys.modules
+valid, = next(iter(loader(fields=["valid"])))
+assert valid.dtype == torch.bool and valid.all()
+""")
+
+    def test_a_tensor_is_a_view_and_outlives_its_loader(self):
+        self._run("""
+import gc
+image, label = next(iter(loader(tensor_type="dlpack")))
+a, b = torch.from_dlpack(image), torch.from_dlpack(image)
+a[0, 0, 0, 0] = 77
+assert b[0, 0, 0, 0] == 77 and a.data_ptr() == b.data_ptr()
+kept = list(loader(window=2))
+again = list(loader())
+gc.collect()
+assert all((x == y).all() and (p == q).all() for (x, p), (y, q) in zip(kept, again))
+""")
+
+    def test_the_values_are_those_of_torch_operations(self):
+        self._run("""
+raw = next(iter(loader(apply_device_transform=False)))[0]
+assert raw.dtype == torch.uint8 and raw.shape[1:] == (64, 64, 3)
+mean, stddev = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+expected = (raw.float() * torch.tensor(1 / 255) - mean) / stddev
+assert torch.equal(next(iter(loader()))[0], expected.permute(0, 3, 1, 2))
+""")
+
+    def test_ranks_of_torch_distributed(self):
+        self._run("""
+import torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+os.environ.update(RANK="5", WORLD_SIZE="8")         # torch.distributed counts
+one = loader()
+assert (one.rank, one.world_size) == (0, 1)
+dist.destroy_process_group()
+two = loader(batch_size=None, global_batch_size=40)
+assert (two.rank, two.world_size, two.batch_size) == (5, 8, 5)
+""")
+
+    def test_training_that_is_resumed_ends_with_the_same_weights(self):
+        self._run("""
+def train(steps, state=None, weights=None):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64 * 64, 10))
+    one = loader(shuffle=True, drop_last=True)
+    if state:
+        one.load_state_dict(state)
+        model.load_state_dict(weights)
+    parameters = list(model.parameters())
+    done = 0
+    while True:
+        for images, labels in one:
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+            # torch.optim needs packages that are not here.
+            with torch.no_grad():
+                for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters)):
+                    parameter -= 1e-3 * gradient
+            done += 1
+            if done == steps:
+                return one.state_dict(), model.state_dict()
+torch.set_num_threads(1)
+_, whole = train(60)
+state, weights = train(25)
+_, resumed = train(35, state, weights)
+assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+""")
+
+    def test_a_tensor_that_dies_on_another_thread_and_at_the_end(self):
+        self._run("""
+import threading
+batches = list(loader())
+threads = [threading.Thread(target=lambda part=batches[i::4]: part.clear()) for i in range(4)]
+del batches
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+left = next(iter(loader()))                          # until the interpreter has ended
+torch.kept = left
+""")

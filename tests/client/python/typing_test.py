@@ -1,0 +1,62 @@
+"""The package is typed: mypy --strict accepts it, and a program that uses it."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import installed
+
+_GOOD = """
+import millrace
+
+loader = millrace.Loader("data-1:7001", "photos", "imagenet_train", 256, shuffle=True)
+with loader:
+    for images, labels in loader:
+        print(images, labels)
+    steps: int = len(loader)
+    state: dict[str, object] = loader.state_dict()
+    info: millrace.BatchInfo | None = loader.last_batch
+try:
+    loader.open()
+except millrace.DataLossError as error:
+    print(error.detail, error.status)
+"""
+_BAD = """
+import millrace
+millrace.Loader("data-1:7001", batch_size="many")
+millrace.Loader(7001)
+loader = millrace.Loader("data-1:7001")
+loader.set_epoch("1")
+loader.no_such_method()
+"""
+
+
+class Typing(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        cls.addClassCleanup(folder.cleanup)
+        cls.work = folder.name
+        cls.package = installed.Package(cls.work)
+
+    def _mypy(self, *arguments):
+        return subprocess.run(
+            [sys.executable, "-B", "-m", "mypy", "--strict", "--cache-dir", os.path.join(self.work, "cache"),
+             "--python-executable", self.package.python, *arguments],
+            env={**os.environ, "PYTHONPATH": installed.numpy_folder()}, cwd=self.work,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    def test_the_package(self):
+        result = self._mypy(os.path.join(self.package.site, "millrace"))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_a_program(self):
+        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 4)):
+            path = os.path.join(self.work, name)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            result = self._mypy(path)
+            self.assertEqual(result.stdout.count("error: "), mistakes, result.stdout + result.stderr)
