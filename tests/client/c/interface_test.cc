@@ -530,6 +530,37 @@ TEST_F(InterfaceTest, ReceivesIntoMemoryThatTheCallerOffers) {
             MILLRACE_STATUS_CANCELLED);
 }
 
+TEST_F(InterfaceTest, BatchesInSharedMemoryComeInPlaceAndAreMarked) {
+  const auto server = Serve({Digits(kSamples)});
+  const std::vector<std::string> expected = Expected(server->address());
+  Settings settings = DigitsSettings(server->address());
+  settings["same_host"] = "require";
+  settings["read_only"] = "true";
+  std::vector<DLManagedTensorVersioned*> images(kSteps);
+  {
+    const Loader loader = Open(settings);
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      const Batch batch = Next(loader.get());
+      EXPECT_EQ(BytesOfC(batch), expected[step]);
+      ASSERT_EQ(millrace_batch_dlpack_versioned(batch.get(), 0, &images[step],
+                                                nullptr),
+                MILLRACE_STATUS_OK);
+      EXPECT_EQ(images[step]->flags, DLPACK_FLAG_BITMASK_READ_ONLY);
+    }
+    EXPECT_THAT(TextOf(millrace_loader_stats, loader.get()),
+                HasSubstr("\"shared_batches\": 20"));
+  }
+  // The server is gone; its memory lives as long as the tensors.
+  Kill(*server);
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(
+        std::string(static_cast<const char*>(images[step]->dl_tensor.data),
+                    kBatch * 784),
+        expected[step].substr(0, kBatch * 784));
+    images[step]->deleter(images[step]);
+  }
+}
+
 TEST_F(InterfaceTest, MemoryOfItsOwnTakesNoOffers) {
   const auto server = Serve({Digits(kSamples)});
   const Loader loader = Open(DigitsSettings(server->address()));
