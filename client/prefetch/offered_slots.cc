@@ -115,8 +115,8 @@ void OfferedSlots::Deliver(const uint8_t* slot) {
 uint8_t* OfferedSlots::Allocate(uint64_t) {
   MutexLock lock(mu_);
   if (unused_.empty()) return nullptr;
-  uint8_t* const slot = unused_.front();
-  unused_.pop_front();
+  uint8_t* const slot = unused_.back();
+  unused_.pop_back();
   return slot;
 }
 

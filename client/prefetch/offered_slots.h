@@ -23,9 +23,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "client/prefetch/slot_allocator.h"
@@ -74,7 +74,8 @@ class OfferedSlots final : public SlotAllocator {
   // The buffer is the caller's: its batch is delivered.
   void Deliver(const uint8_t* slot);
 
-  // The buffer that was lent first and is not in use; nullptr: there is none.
+  // The buffer that was lent last and is not in use, because its bytes may
+  // still be in the processor's caches; nullptr: there is none.
   uint8_t* Allocate(uint64_t bytes) override;
   // Of a pool that ends: the buffer stays lent until Stop().
   void Free(uint8_t*, uint64_t) override {}
@@ -92,8 +93,8 @@ class OfferedSlots final : public SlotAllocator {
   bool stopped_ MR_GUARDED_BY(mu_) = false;
   // Every buffer that is lent: first byte, and the first byte after it.
   std::map<uintptr_t, uintptr_t> lent_ MR_GUARDED_BY(mu_);
-  // Of these, the buffers that the pool has not taken yet.
-  std::deque<uint8_t*> unused_ MR_GUARDED_BY(mu_);
+  // Of these, the buffers that the pool has not taken yet: a stack.
+  std::vector<uint8_t*> unused_ MR_GUARDED_BY(mu_);
   // Held while callback_ runs. Never taken together with mu_.
   Mutex callback_mu_;
   std::function<void()> callback_ MR_GUARDED_BY(callback_mu_);

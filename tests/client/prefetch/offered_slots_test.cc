@@ -58,7 +58,7 @@ TEST_F(OfferedSlotsTest, RefusesMemoryThatOverlaps) {
   EXPECT_TRUE(slots_.Offer(buffers_[3].bytes, 256).ok());
   // Delivered memory may be offered again.
   uint8_t* const slot = slots_.Allocate(128);
-  EXPECT_EQ(slot, buffers_[2].bytes) << "the first that was offered";
+  EXPECT_EQ(slot, buffers_[3].bytes) << "the last that was offered";
   ExpectRefused(slot, 256, invalid, "overlaps");
   slots_.Deliver(slot);
   EXPECT_TRUE(slots_.Offer(slot, 256).ok());

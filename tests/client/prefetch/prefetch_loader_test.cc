@@ -277,10 +277,9 @@ TEST_F(PrefetchLoaderTest, FillsLentMemoryOnceAndNeverAgain) {
   fake_->Tick();
   EXPECT_TRUE(fake_->calls().empty());
   for (size_t i = 0; i < buffers.size(); ++i) {
-    EXPECT_EQ(
-        std::string(buffers[i].bytes, buffers[i].bytes + payloads[i].size()),
-        payloads[i])
-        << "in the order of the offers";
+    const uint8_t* const bytes = buffers[buffers.size() - 1 - i].bytes;
+    EXPECT_EQ(std::string(bytes, bytes + payloads[i].size()), payloads[i])
+        << "the buffer that was offered last is filled first";
   }
   // The same buffers, lent again.
   for (Buffer& buffer : buffers) {
