@@ -86,6 +86,7 @@ class BadTree(unittest.TestCase):
             "Highway": ["hwy/highway.h"],
             "GoogleTest": ["gtest/gtest.h", "gmock/gmock.h"],
             "Google Benchmark": ["benchmark/benchmark.h"],
+            "Python": ["Python.h", "python3.11/Python.h"],
             "Cairo": ["cairo.h", "cairo/cairo-svg.h"],
             "dlopen": ["dlfcn.h"],
             "Abseil's flags": ["absl/flags/flag.h"],

@@ -37,7 +37,7 @@ class Documents(unittest.TestCase):
                      "docs/articles.md", "docs/performance.md", "docs/scaling.md", "docs/transforms.md",
                      "docs/order.md", "docs/images.md", "docs/extending.md",
                      "docs/training.md",
-                     "docs/client.md",
+                     "docs/client.md", "docs/python.md",
                      "deploy/README.md"):
             self.assertIn(name, names)
 
@@ -61,6 +61,13 @@ class Documents(unittest.TestCase):
         program = _read(os.path.join(_root(), "docs/example/train_loop.cc"))
         for document in ("README.md", "docs/client.md"):
             blocks = re.findall(r"^```c\+\+\n(.*?)^```$", _read(os.path.join(_root(), document)),
+                                re.MULTILINE | re.DOTALL)
+            self.assertEqual(blocks, [program], document)
+
+    def test_the_python_program_in_the_documents_is_the_one_that_is_run(self):
+        program = _read(os.path.join(_root(), "docs/example/python/train_loop.py"))
+        for document in ("README.md", "docs/python.md"):
+            blocks = re.findall(r"^```python\n(.*?)^```$", _read(os.path.join(_root(), document)),
                                 re.MULTILINE | re.DOTALL)
             self.assertEqual(blocks, [program], document)
 

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-_SCRIPTS = ["setup", "build", "test", "quickstart", "articles", "bench-adapt", "bench-fairness",
+_SCRIPTS = ["setup", "build", "build-wheel", "test", "quickstart", "articles", "bench-adapt", "bench-fairness",
             "bench-link", "bench-peers", "bench-two-servers", "chaos", "fuzz", "prove-one-process"]
 
 

@@ -25,7 +25,7 @@ typedef struct {
    * one, by close. */
   Block* offered;
   int in_next; /* 0 or 1 */
-  int closed;
+  int closed;  /* the blocks are ours again */
 } Loader;
 
 /* ---- Opening and closing --------------------------------------------------
@@ -89,10 +89,12 @@ static void DropOffered(Loader* self) {
 }
 
 static PyObject* Close(Loader* self, PyObject* unused) {
-  self->closed = 1;
   Py_BEGIN_ALLOW_THREADS;
   millrace_loader_close(self->loader);
   Py_END_ALLOW_THREADS;
+  /* Not before: while it closes, Next() has returned and batches are received.
+   */
+  self->closed = 1;
   if (!self->in_next) DropOffered(self);
   Py_RETURN_NONE;
 }

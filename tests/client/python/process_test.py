@@ -87,6 +87,23 @@ finally:
     os.kill(server, signal.SIGCONT)
 """, str(self.server.pid))
 
+    def test_close_while_batches_are_received(self):
+        # The memory of batches that are being received must not go before they do.
+        self.output_of(_OPEN + """
+for number in range(40):
+    one = loader(window=32)
+    it = iter(one)
+    next(it)
+    closing = threading.Thread(target=one.close)
+    try:
+        for count, _ in enumerate(it):
+            if count == number % 8:
+                closing.start()
+    except millrace.CancelledError:
+        pass
+    closing.join()
+""")
+
     def test_two_threads_in_one_loader_are_refused(self):
         self.output_of(_OPEN + """
 one = loader(window=2)

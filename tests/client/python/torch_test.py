@@ -17,7 +17,7 @@ def loader(**named):
 """
 
 
-class Torch(Case):
+class TorchCase(Case):
 
     @classmethod
     def setUpClass(cls):
@@ -40,6 +40,9 @@ class Torch(Case):
             timeout=240)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
+
+
+class Torch(TorchCase):
 
     def test_tensors(self):
         self._run("""
@@ -130,3 +133,17 @@ for thread in threads: thread.join()
 left = next(iter(loader()))                          # until the interpreter has ended
 torch.kept = left
 """)
+
+
+class Example(TorchCase):
+    """docs/example/python/train_loop.py, as the documents show it."""
+    packed = True
+
+    def test_the_documented_program_trains(self):
+        output = self._run("""
+sys.path.append(sys.argv[3])                        # what torch.optim imports
+program = open(sys.argv[4]).read()
+sys.argv[1:] = [ENDPOINT, "digits", "mnist"]
+exec(compile(program, "train_loop.py", "exec"), {"__name__": "__main__"})
+""", installed.numpy_folder(), os.path.realpath("docs/example/python/train_loop.py"))
+        self.assertRegex(output, r"^epoch 0: loss \d\.\d{3}\nepoch 1: loss \d\.\d{3}\n$")
