@@ -255,6 +255,16 @@ static PyObject* Capsule(Tensor* self, PyObject* unused) {
   return NewCapsule(self, 0);
 }
 
+/* Reads (first, second). 0: an exception is set. */
+static int ReadPair(const char* name, PyObject* pair, int* first, int* second) {
+  if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
+    PyErr_Format(PyExc_TypeError, "%s=%R: expected a tuple of two numbers",
+                 name, pair);
+    return 0;
+  }
+  return PyArg_ParseTuple(pair, "ii", first, second);
+}
+
 static PyObject* Dlpack(Tensor* self, PyObject* arguments, PyObject* named) {
   static char* names[] = {"stream", "max_version", "dl_device", "copy", NULL};
   PyObject* stream = Py_None;
@@ -273,7 +283,7 @@ static PyObject* Dlpack(Tensor* self, PyObject* arguments, PyObject* named) {
   if (device != Py_None) {
     int type = 0;
     int number = 0;
-    if (!PyArg_ParseTuple(device, "ii", &type, &number)) return NULL;
+    if (!ReadPair("dl_device", device, &type, &number)) return NULL;
     if (type != kDLCPU || number != 0) {
       PyErr_SetString(PyExc_BufferError,
                       "the tensor is in host memory, device (1, 0), and cannot "
@@ -291,7 +301,7 @@ static PyObject* Dlpack(Tensor* self, PyObject* arguments, PyObject* named) {
   int major = 0;
   int minor = 0;
   if (max_version != Py_None &&
-      !PyArg_ParseTuple(max_version, "ii", &major, &minor)) {
+      !ReadPair("max_version", max_version, &major, &minor)) {
     return NULL;
   }
   return NewCapsule(self, major >= 1);

@@ -552,6 +552,26 @@ class Loader:
         return "the loader is not open" if self._native is None else \
             self._native.where_the_time_went()
 
+    def replay(self, epoch: int, step: int) -> Any:
+        """This rank's batch of any position again, as an iteration returns it, with its tensors.
+        `explain()` has what was drawn. The iteration of this loader is not disturbed: another
+        connection asks for the one batch.
+
+        Raises:
+          InvalidArgumentError: a step past the end of its epoch.
+        """
+        _settings.check_count("epoch", epoch, 0)
+        _settings.check_count("step", step, 0)
+        steps = len(self)
+        if step >= steps:
+            raise InvalidArgumentError(f"step={step}: an epoch has the steps 0 to {steps - 1}")
+        rank, world_size = self._rank_and_world_size()
+        arguments = dict(self._arguments, names=self._arguments["names"] or None, window=2,
+                         rank=rank, world_size=world_size)
+        with Loader(**arguments) as other:
+            other._progress.jump(Position(epoch, step))
+            return next(iter(other))
+
     def explain(self, epoch: int, step: int) -> dict[str, Any]:
         """What was drawn for each sample of this rank's batch at a position, and where the sample is
         stored. Asks the servers."""

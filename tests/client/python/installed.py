@@ -46,16 +46,22 @@ def numpy_folder():
 
 
 class Package:
-    """The installed wheel."""
+    """The installed wheel, for this Python or another one."""
 
-    def __init__(self, work):
+    def __init__(self, work, python=None):
         self.wheel = os.path.join(work, build_wheel.name_of(_BUILT))
         shutil.copyfile(_BUILT, self.wheel)
         environment = os.path.join(work, "environment")
-        _checked([sys.executable, "-m", "venv", "--without-pip", environment])
         self.python = os.path.join(environment, "bin", "python")
-        _checked([sys.executable, "-m", "pip", "--python", self.python, "install", "--quiet",
-                  "--disable-pip-version-check", "--no-index", "--no-deps", self.wheel])
+        if python is None:
+            # Debian's Python brings no pip into environments.
+            _checked([sys.executable, "-m", "venv", "--without-pip", environment])
+            pip = [sys.executable, "-m", "pip", "--python", self.python]
+        else:
+            _checked([python, "-m", "venv", environment])
+            pip = [self.python, "-m", "pip"]
+        _checked([*pip, "install", "--quiet", "--disable-pip-version-check", "--no-index",
+                  "--no-deps", self.wheel])
         self.site = glob.glob(os.path.join(environment, "lib", "python3*", "site-packages"))[0]
 
     def environment(self, numpy=True, **variables):

@@ -129,6 +129,12 @@ for bad in (dict(stream=1), dict(dl_device=(2, 0)), dict(copy=True)):
         raise SystemExit(f"{bad} was taken")
     except BufferError:
         pass
+for bad in (dict(max_version=1), dict(max_version=("1", 0)), dict(dl_device=[1, 0]), dict(other=1)):
+    try:
+        image.__dlpack__(**bad)
+        raise SystemExit(f"{bad} was taken")
+    except TypeError:
+        pass
 try:
     bytes(image.__class__())
     raise SystemExit("a Tensor was made of nothing")
@@ -314,8 +320,21 @@ with loader() as one:
     drawn = one.explain(0, 3)
     assert drawn["step"] == 3 and len(drawn["samples"]) == 50
     assert one.plan["tensors"][0]["name"] == "image"
+    it = iter(one)
+    for _ in range(5):
+        batch = next(it)
+    again = one.replay(1, 4)
+    assert one.last_batch[:2] == (1, 4) and digest(again) == digest(batch)
+    assert digest(one.replay(1, 3)) != digest(batch)
+    try:
+        one.replay(1, 41)
+        raise SystemExit("a step too many")
+    except ValueError as error:
+        assert "0 to 40" in str(error)
+    next(it)
+    assert one.last_batch[:2] == (1, 5)
     assert "open" in repr(one)
-assert one.stats()["batches"] == 41
+assert one.stats()["batches"] == 41 + 6
 try:
     next(iter(one))
     raise SystemExit("a closed loader gives batches")
