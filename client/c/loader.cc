@@ -111,9 +111,8 @@ absl::StatusOr<std::unique_ptr<millrace_batch>> Loader::Next(
     absl::Duration timeout) {
   if (in_next_.exchange(true)) {
     return absl::FailedPreconditionError(
-        "another thread is in millrace_loader_next() of this loader; one "
-        "thread "
-        "at a time takes batches");
+        "another thread is in millrace_loader_next() of this loader; let one "
+        "thread at a time take batches");
   }
   const absl::Cleanup leave = [this] { in_next_.store(false); };
   const SteadyTime deadline = SteadyDeadline(timeout);

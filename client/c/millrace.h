@@ -257,7 +257,7 @@ millrace_loader_open(const millrace_options* options, millrace_loader** loader,
  *   NOT_FOUND            no server has the dataset or the preset
  *   FAILED_PRECONDITION  the servers disagree about the plan, or it is not the
  *                        expected one
- *   UNAVAILABLE, DEADLINE_EXCEEDED  no server answered
+ *   UNAVAILABLE          no server answered; DEADLINE_EXCEEDED: in time
  *   CANCELLED            closed
  * A loader that has failed to open stays so: free it. */
 MILLRACE_API millrace_status millrace_loader_wait_open(millrace_loader* loader,
@@ -265,17 +265,21 @@ MILLRACE_API millrace_status millrace_loader_wait_open(millrace_loader* loader,
                                                        millrace_error** error);
 
 /* The next batch of the rank; waits until the loader is open, too. Waits at
- * most timeout_ms; 0: does not wait; below 0: without a limit of its own.
+ * most timeout_ms; 0: does not wait; below 0: without a limit of its own. The
+ * caller frees the batch with millrace_batch_free().
  *   NOT_READY            timeout_ms is over, no batch yet: call again
  *   OUT_OF_RANGE         all epochs were delivered
  *   DEADLINE_EXCEEDED    the calls for this batch have waited for next_timeout
- *                        together; or the caller holds all slots, or has
- * offered no memory. May be called again UNAVAILABLE          the same, and no
- * server can be reached CANCELLED            closed FAILED_PRECONDITION another
- * thread is in this function others               final until
- * millrace_loader_seek(): for example DATA_LOSS, a damaged sample; or the
- * loader has failed to open, see millrace_loader_wait_open() The caller frees
- * the batch with millrace_batch_free(). */
+ *                        together, or the caller holds all slots, or has
+ *                        offered no memory; may be called again
+ *   UNAVAILABLE          the same, and no server can be reached
+ *   CANCELLED            closed
+ *   FAILED_PRECONDITION  another thread is in this function
+ *   RESOURCE_EXHAUSTED   no memory; the position may have moved past a batch
+ *                        that was not returned: seek to it
+ *   others               final until millrace_loader_seek(), for example
+ *                        DATA_LOSS, a damaged sample; or the loader has failed
+ *                        to open, see millrace_loader_wait_open() */
 MILLRACE_API millrace_status millrace_loader_next(millrace_loader* loader,
                                                   int64_t timeout_ms,
                                                   millrace_batch** batch,
@@ -343,9 +347,11 @@ MILLRACE_API millrace_status millrace_loader_where_the_time_went(
 
 /* What was drawn for each sample of this rank's batch at a position, and where
  * the sample lies, as a JSON object (docs/client.md). Asks the servers; waits
- * at most timeout_ms, below 0: 60 s. The caller frees the text. UNIMPLEMENTED
- * the server has an earlier version OUT_OF_RANGE   a step past the end of its
- * epoch others         as millrace_loader_wait_open() */
+ * at most timeout_ms, below 0: 60 s. The caller frees the text.
+ *   UNIMPLEMENTED        the server has an earlier version
+ *   OUT_OF_RANGE         a step past the end of its epoch
+ *   FAILED_PRECONDITION  the loader is not open yet
+ *   others               as millrace_loader_wait_open() */
 MILLRACE_API millrace_status millrace_loader_explain(
     millrace_loader* loader, uint64_t epoch, uint64_t step, int64_t timeout_ms,
     char** json, millrace_error** error);
@@ -358,28 +364,27 @@ MILLRACE_API millrace_status millrace_loader_explain(
  * NULL. */
 MILLRACE_API void millrace_loader_close(millrace_loader* loader);
 
-/* Closes, waits for running calls of other threads, and frees. NULL: no effect.
- */
+/* Closes, waits for running calls of other threads, and frees. NULL: no
+ * effect. */
 MILLRACE_API void millrace_loader_free(millrace_loader* loader);
 
-/* ---- Memory that the caller offers ----------------------------------------
- */
+/* ---- Offered memory ------------------------------------------------------ */
 
 /* With the option memory = "offered", each batch is received into memory of the
  * caller, without a copy inside the library: for example page-locked memory of
  * torch's allocator. The caller offers buffers ahead, and the loader requests
  * only as many batches as it has buffers for.
  *
- * A buffer belongs to the loader from millrace_loader_offer() until
- *   - millrace_loader_next() returns the batch that lies in it:
- *     millrace_batch_info.data is the address of the buffer. The library
- * neither writes to the buffer nor reads it from then on, before or after
- *     millrace_batch_free(), unless the caller calls millrace_batch_cast().
- *   - or millrace_loader_close() or millrace_loader_free() returns: all buffers
- *     that were not returned with a batch are then the caller's again.
- * Until then the caller must neither write to the buffer nor free it. The
- * loader never fills a buffer twice for the caller. A buffer may be offered
- * again after it was returned.
+ * A buffer belongs to the loader from millrace_loader_offer() until one of
+ * these returns:
+ *   - millrace_loader_next(), with the batch that lies in the buffer:
+ *     millrace_batch_info.data is its address. From then on the library neither
+ *     writes to the buffer nor reads it, except in millrace_batch_cast().
+ *   - millrace_loader_close() or millrace_loader_free(): all buffers that were
+ *     not returned with a batch are then the caller's again.
+ * Until then the caller must neither write to the buffer nor free it. A buffer
+ * may be offered again after it was returned; until then the loader does not
+ * touch it. millrace_batch_free() has no effect on it.
  *
  *   uint32_t wanted;
  *   millrace_loader_wanted(loader, &wanted, &error);   // after wait_open
@@ -440,7 +445,8 @@ typedef struct millrace_batch_info {
   uint64_t step;
   uint64_t rows;        /* of this rank, padding included */
   uint64_t local_valid; /* rows of this rank that hold a sample */
-  /* Rows of the global batch that hold a sample, over all ranks. */
+  /* Rows of the global batch, over all ranks, that the plan fills: no padding,
+   * but rows that were left empty because their sample is damaged. */
   uint64_t global_valid;
   uint64_t first_position; /* number of row 0 in the order of the epoch */
   uint64_t generation;     /* number of seeks before this batch */
@@ -481,10 +487,8 @@ typedef struct millrace_tensor {
   /* 1: the tensor holds images [rows, H, W, C] that a program for torch should
    * see as [rows, C, H, W], by a permutation without a copy. */
   int32_t channels_first_view;
-  /* The pipeline leaves a cast or a normalisation to the client: type and size
-   * of the result of millrace_batch_cast(). MILLRACE_DTYPE_NONE, 0: it does
-   * not.
-   */
+  /* Type and size of the result of millrace_batch_cast(); MILLRACE_DTYPE_NONE
+   * and 0: the pipeline leaves nothing to the client. */
   int32_t cast_dtype;
   int32_t reserved;
   uint64_t cast_bytes;

@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -606,6 +609,34 @@ TEST_F(InterfaceTest, LoadersMayBeFreedAtAnyTime) {
     const Loader loader = Begin(DigitsSettings(server->address()));
     absl::SleepFor(absl::Milliseconds(ms));
   }
+}
+
+int CountIn(const char* folder) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    count += !entry.path().empty();
+  }
+  return count;
+}
+
+TEST_F(InterfaceTest, LoadersLeaveNoThreadAndNoDescriptor) {
+  const auto server = Serve({Digits(kSamples)});
+  const auto use = [&](int loaders) {
+    for (int i = 0; i < loaders; ++i) {
+      const Loader loader = Begin(DigitsSettings(server->address()));
+      Next(loader.get());
+    }
+  };
+  use(3);
+  const int descriptors = CountIn("/proc/self/fd");
+  const int threads = CountIn("/proc/self/task");
+  use(100);
+  EXPECT_TRUE(Soon([&] {
+    return CountIn("/proc/self/fd") <= descriptors &&
+           CountIn("/proc/self/task") <= threads;
+  })) << CountIn("/proc/self/fd")
+      << " descriptors, " << descriptors << " before; "
+      << CountIn("/proc/self/task") << " threads, " << threads << " before";
 }
 
 // What a forked child says, as its exit code: 0 when all of it is right.
