@@ -112,7 +112,6 @@ class Plan:
         if len(self.files) != len(files):
             raise GraftError("two of the files have the same name")
         self.base = {name: ElfFile(path) for name, path in libraries.items() if BASE.match(name)}
-        # Those that the base alone needs are not among them.
         self.libraries = {name: ElfFile(path) for name, path in sorted(libraries.items())
                           if not BASE.match(name)}
         digest = hashlib.sha256("\n".join([_REVISION, salt]).encode())
