@@ -154,7 +154,7 @@ class ElfFile:
 
     def lookup(self, name):
         """Indices of the symbols of a name, found as the loader finds them: by the
-        hash table (https://flapenguin.me/elf-dt-gnu-hash)."""
+        filter, the buckets and the chains of DT_GNU_HASH. [] when there is none."""
         first, shift, chains, bloom, buckets = self._hash
         value = 5381
         for byte in name.encode():

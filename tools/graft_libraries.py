@@ -112,7 +112,6 @@ class Plan:
         if len(self.files) != len(files):
             raise GraftError("two of the files have the same name")
         self.base = {name: ElfFile(path) for name, path in libraries.items() if BASE.match(name)}
-        # Those that the base alone needs are not among them.
         self.libraries = {name: ElfFile(path) for name, path in sorted(libraries.items())
                           if not BASE.match(name)}
         digest = hashlib.sha256("\n".join([_REVISION, salt]).encode())
@@ -172,7 +171,7 @@ def write_copies(plan, output, patchelf):
 def _check_copy(old, new, plan):
     """The copy is the file it was, with other names."""
     if [plan.sonames.get(n, n) for n in old.needed] != new.needed:
-        raise GraftError(f"{new.path} needs {new.needed}")
+        raise GraftError(f"{new.path} needs {new.needed}, not the copies of what {old.path} needs")
     if new.search_path != "$ORIGIN":
         raise GraftError(f"{new.path} looks for libraries in '{new.search_path}', not in its folder")
 
@@ -264,7 +263,7 @@ def graft(files, output, exports, salt, patchelf):
     in_base = {s.name for elf in plan.base.values() for s in elf.exports()} & set(plan.renamed)
     return [f"{version}; hash {plan.tag}"] + \
         [f"copied {name}" for _, name, _ in plan.copies()] + [
-            f"{len(plan.libraries)} libraries, {size / 1e6:.1f} MB with {len(plan.files)} of {', '.join(plan.files)}",
+            f"{len(plan.libraries)} libraries and {', '.join(plan.files)}: {size / 1e6:.1f} MB",
             f"renamed {len(plan.renamed)} symbols to {plan.prefix}NAME (definitions: " +
             ", ".join(f"{n} {b}" for b, n in sorted(plan.definitions.items())) +
             f"); {len(in_base)} of them are also in the run-time libraries",

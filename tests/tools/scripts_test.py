@@ -47,7 +47,7 @@ class Scripts(unittest.TestCase):
         self.assertIn("--data_dir", result.stderr)
 
     def test_prove_one_process_names_options_that_cannot_be(self):
-        for argument in ("--seconds=0", "--seconds=x", "--with=jax"):
+        for argument in ("--seconds=0", "--seconds=x", "--with=jax", "--with==1"):
             result = _run("prove-one-process", argument)
             self.assertNotEqual(result.returncode, 0, argument)
             self.assertIn(argument, result.stderr)
