@@ -1,28 +1,30 @@
 #!/usr/bin/env python3
-"""Writes the wheel `millrace` for Python: the package, its extension module, and the client library
-with the libraries that it needs under names of their own (graft_libraries.py).
+"""Writes the wheels for Python: `millrace`, the client, and `millrace-server`, the programs. Both
+contain the libraries that they need, under names of their own (graft_libraries.py).
 
-    build_wheel.py --output=FILE --version=HEADER --library=FILE --extension=FILE
-                   --description=FILE --license=FILE [--patchelf=FILE] MODULE...
+    build_wheel.py client --output=FILE --version=HEADER --description=FILE --license=FILE
+                          [--patchelf=FILE] --library=FILE --extension=FILE MODULE...
+    build_wheel.py server (the same) --program=FILE... MODULE...
+    build_wheel.py name FILE
 
-    --output       the wheel. Its name may be any; `--name_of=FILE` prints the right one
+    client         the package `millrace`
+    server         the package `millrace_server`
+    name           prints the file name that pip wants
+    --output       the wheel, under any name
     --version      the header that has the version, common/version.h
+    --description  text of the package's page
     --library      libmillrace.so.1
     --extension    _millrace.abi3.so
-    --description  text of the package's page
+    --program      a program, where Bazel has built it; several times
     MODULE         the package's files
 
-The same input gives the same bytes. Exit code 1 and a sentence when something is not as it should
-be: an extension or a library that needs more than the tag of the wheel promises.
+Exit code 1 and a sentence when something is not as it should be: a file that needs more than the
+tag of the wheel promises, a library whose licence is not found.
 """
 
 import argparse
-import base64
-import hashlib
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -31,20 +33,19 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
 import graft_libraries  # noqa: E402  (the path is set above)
+import wheel_file  # noqa: E402
 from elf_file import ElfError, ElfFile  # noqa: E402
+from wheel_file import Wheel, WheelError  # noqa: E402
 
-_PACKAGE = "millrace"
-_LIBRARIES = f"{_PACKAGE}/_libs"
-_PYTHON = "cp311-abi3"
-_PLATFORM = "manylinux_2_35_x86_64"
-# What machines of that tag have (auditwheel's policy manylinux_2_35).
-_NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
-# The earliest time that a zip file can hold.
-_TIME = (1980, 1, 1, 0, 0, 0)
-
-
-class WheelError(Exception):
-    """What failed, with the name of the file."""
+_CLIENT_TAG = f"cp311-abi3-{wheel_file.PLATFORM}"
+_SERVER_TAG = f"py3-none-{wheel_file.PLATFORM}"
+_COMMON = [
+    "Classifier: Development Status :: 4 - Beta",
+    "Classifier: Intended Audience :: Developers",
+    "Classifier: Operating System :: POSIX :: Linux",
+    "Classifier: Programming Language :: Python :: 3",
+    "Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence",
+]
 
 
 def read_version(header):
@@ -55,35 +56,10 @@ def read_version(header):
     return found[1]
 
 
-def wheel_name(version):
-    return f"{_PACKAGE}-{version}-{_PYTHON}-{_PLATFORM}.whl"
-
-
-def name_of(wheel):
-    """The file name that pip wants, of a wheel under any name."""
-    with zipfile.ZipFile(wheel) as archive:
-        for name in archive.namelist():
-            found = re.fullmatch(rf"{_PACKAGE}-([^/]+)\.dist-info/WHEEL", name)
-            if found:
-                return wheel_name(found[1])
-    raise WheelError(f"{wheel} is no wheel of {_PACKAGE}")
-
-
-def check_levels(file, needed_versions):
-    """Nothing newer than the wheel's tag promises."""
-    for versions in needed_versions.values():
-        for version in versions:
-            family, _, number = version.rpartition("_")
-            if family in _NEWEST and re.fullmatch(r"[\d.]+", number) and \
-                    tuple(map(int, number.split("."))) > _NEWEST[family]:
-                raise WheelError(f"{file} needs {version}, which {_PLATFORM} does not have: build "
-                                 "the wheel on Debian 12")
-
-
 def check_extension(path):
     """It finds our library in its folder, and needs none of the machine but the run-time."""
     elf = ElfFile(path)
-    check_levels(path, elf.needed_versions)
+    wheel_file.check_levels(path, elf.needed_versions)
     for needed in elf.needed:
         if needed != "libmillrace.so.1" and not graft_libraries.BASE.match(needed):
             raise WheelError(f"{path} needs {needed}")
@@ -94,153 +70,108 @@ def check_extension(path):
         raise WheelError(f"{path} exports {exported}")
 
 
-def _stripped(source, folder):
-    """A copy without the symbols that only debuggers need."""
-    os.makedirs(folder, exist_ok=True)
-    copy = os.path.join(folder, os.path.basename(source))
-    shutil.copyfile(source, copy)
-    os.chmod(copy, 0o755)
-    result = subprocess.run(["strip", "--strip-unneeded", copy], capture_output=True, text=True,
-                            check=False)
-    if result.returncode != 0:
-        raise WheelError(f"strip failed: {result.stderr.strip()}")
-    return copy
+def _graft(files, work, salt, patchelf):
+    """(folder with the files and their libraries, licences of the libraries, report)."""
+    libraries = [path for name, path in sorted(graft_libraries.find_libraries(files).items())
+                 if not graft_libraries.BASE.match(name)]
+    # Stripped copies lie elsewhere than where they find Arrow.
+    os.environ["LD_LIBRARY_PATH"] = ":".join(sorted({
+        os.path.dirname(path) for path in libraries if not path.startswith(("/lib", "/usr/lib"))}))
+    copies = [wheel_file.strip_copy(file, os.path.join(work, "stripped")) for file in files]
+    grafted = os.path.join(work, "grafted")
+    report = graft_libraries.graft(copies, grafted, "millrace_*", salt, patchelf)
+    for name in os.listdir(grafted):
+        wheel_file.check_levels(name, ElfFile(os.path.join(grafted, name)).needed_versions)
+    return grafted, wheel_file.find_licenses(libraries), report
 
 
-def debian_licenses(libraries):
-    """{Debian package: its copyright file} of the files."""
-    found = {}
-    for path in libraries:
-        # A package may name the folder that is now a link to the other.
-        candidates = [path, path.removeprefix("/usr")]
-        for candidate in candidates:
-            result = subprocess.run(["dpkg-query", "-S", candidate], capture_output=True, text=True,
-                                    check=False)
-            if result.returncode == 0:
-                break
-        else:
-            raise WheelError(f"no Debian package has {path}, so its licence is not known")
-        package = result.stdout.split(":")[0]
-        text = f"/usr/share/doc/{package}/copyright"
-        if not os.path.isfile(text):
-            raise WheelError(f"{text} is missing: the wheel must hold the licence of {path}")
-        found[package] = text
-    return found
+def _add_folder(wheel, folder, place):
+    for name in sorted(os.listdir(folder)):
+        wheel.add(f"{place}/{name}", wheel_file.read_bytes(os.path.join(folder, name)),
+                  executable=True)
 
 
-def metadata(version, description, license_files):
-    lines = [
-        "Metadata-Version: 2.4",
-        f"Name: {_PACKAGE}",
-        f"Version: {version}",
+def _build_client(arguments, work, version, description):
+    extension = wheel_file.strip_copy(arguments.extension, os.path.join(work, "extension"))
+    check_extension(extension)
+    grafted, licenses, report = _graft([arguments.library], work, "wheel", arguments.patchelf)
+    wheel = Wheel(arguments.output, "millrace", version, _CLIENT_TAG)
+    for module in sorted(arguments.modules):
+        wheel.add(f"millrace/{os.path.basename(module)}", wheel_file.read_bytes(module))
+    wheel.add("millrace/_millrace.abi3.so", wheel_file.read_bytes(extension), executable=True)
+    _add_folder(wheel, grafted, "millrace/_libs")
+    wheel.finish([
         "Summary: Batches for training that data servers decode and augment",
         "License-Expression: Apache-2.0 AND BSD-3-Clause AND MIT AND Zlib",
-        *[f"License-File: {name}" for name in license_files],
-        "Classifier: Development Status :: 4 - Beta",
-        "Classifier: Intended Audience :: Developers",
-        "Classifier: Operating System :: POSIX :: Linux",
-        "Classifier: Programming Language :: Python :: 3",
+        *_COMMON,
         "Classifier: Programming Language :: Python :: 3.11",
         "Classifier: Programming Language :: Python :: 3.12",
         "Classifier: Programming Language :: Python :: 3.13",
         "Classifier: Programming Language :: Python :: Implementation :: CPython",
-        "Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Classifier: Typing :: Typed",
         "Requires-Python: >=3.11",
         "Provides-Extra: numpy",
         "Requires-Dist: numpy>=1.24; extra == \"numpy\"",
+        "Provides-Extra: server",
+        f"Requires-Dist: millrace-server=={version}; extra == \"server\"",
         "Provides-Extra: torch",
         "Requires-Dist: torch>=2.1; extra == \"torch\"",
-        "Description-Content-Type: text/markdown",
-        "",
-        description,
-    ]
-    return "\n".join(lines)
+    ], description, {"LICENSE": arguments.license, **licenses})
+    return report
 
 
-class _Writer:
-    """A wheel that grows file by file, and its RECORD."""
-
-    def __init__(self, path, info):
-        self._archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
-        self._info = info
-        self._record = []
-
-    def add(self, name, data, executable=False):
-        entry = zipfile.ZipInfo(name, _TIME)
-        entry.external_attr = (0o100755 if executable else 0o100644) << 16
-        entry.compress_type = zipfile.ZIP_DEFLATED
-        self._archive.writestr(entry, data)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        self._record.append(f"{name},sha256={digest},{len(data)}")
-
-    def close(self):
-        name = f"{self._info}/RECORD"
-        entry = zipfile.ZipInfo(name, _TIME)
-        entry.external_attr = 0o100644 << 16
-        entry.compress_type = zipfile.ZIP_DEFLATED
-        self._archive.writestr(entry, "".join(f"{line}\n" for line in [*self._record, f"{name},,"]))
-        self._archive.close()
-
-
-def _bytes(path):
-    with open(path, "rb") as file:
-        return file.read()
+def _build_server(arguments, work, version, description):
+    programs = sorted(os.path.basename(path) for path in arguments.program)
+    grafted, licenses, report = _graft(arguments.program, work, "server", arguments.patchelf)
+    wheel = Wheel(arguments.output, "millrace_server", version, _SERVER_TAG)
+    for module in sorted(arguments.modules):
+        wheel.add(f"millrace_server/{os.path.basename(module)}", wheel_file.read_bytes(module))
+    _add_folder(wheel, grafted, "millrace_server/bin")
+    wheel.finish([
+        "Summary: Data servers that decode and augment training data, and their tools",
+        "License-Expression: Apache-2.0 AND BSD-3-Clause AND MIT AND Zlib AND IJG AND OLDAP-2.8 "
+        "AND libpng-2.0",
+        *_COMMON,
+        "Requires-Python: >=3.8",
+    ], description, {"LICENSE": arguments.license, **licenses}, "[console_scripts]\n" + "".join(
+        f"{program} = millrace_server:run_{program.replace('-', '_')}\n" for program in programs))
+    return report
 
 
 def build(arguments, work):
     """Returns the lines of the report."""
     version = read_version(arguments.version)
-    extension = _stripped(arguments.extension, os.path.join(work, "extension"))
-    check_extension(extension)
-    library = _stripped(arguments.library, os.path.join(work, "library"))
-    grafted = os.path.join(work, "grafted")
-    report = graft_libraries.graft([library], grafted, "millrace_*", "wheel", arguments.patchelf)
-    for name in os.listdir(grafted):
-        check_levels(name, ElfFile(os.path.join(grafted, name)).needed_versions)
-    originals = [path for name, path in graft_libraries.find_libraries([library]).items()
-                 if not graft_libraries.BASE.match(name)]
-    licenses = {"LICENSE": arguments.license}
-    licenses.update({f"debian/{package}/copyright": path
-                     for package, path in sorted(debian_licenses(originals).items())})
-
-    info = f"{_PACKAGE}-{version}.dist-info"
-    writer = _Writer(arguments.output, info)
-    for module in sorted(arguments.modules):
-        writer.add(f"{_PACKAGE}/{os.path.basename(module)}", _bytes(module))
-    writer.add(f"{_PACKAGE}/_millrace.abi3.so", _bytes(extension), executable=True)
-    for name in sorted(os.listdir(grafted)):
-        writer.add(f"{_LIBRARIES}/{name}", _bytes(os.path.join(grafted, name)), executable=True)
     with open(arguments.description, encoding="utf-8") as file:
         description = file.read()
-    writer.add(f"{info}/METADATA", metadata(version, description, licenses).encode())
-    writer.add(f"{info}/WHEEL", (
-        "Wheel-Version: 1.0\nGenerator: millrace\nRoot-Is-Purelib: false\n"
-        f"Tag: {_PYTHON}-{_PLATFORM}\n").encode())
-    for name, path in licenses.items():
-        writer.add(f"{info}/licenses/{name}", _bytes(path))
-    writer.close()
+    make = _build_client if arguments.what == "client" else _build_server
+    report = make(arguments, work, version, description)
     size = os.path.getsize(arguments.output)
     return [line for line in report if not line.startswith("copied ")] + [
-        f"{wheel_name(version)}: {size / 1e6:.1f} MB"]
+        f"{wheel_file.name_of(arguments.output)}: {size / 1e6:.1f} MB"]
+
+
+def _parse(argv):
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    whats = parser.add_subparsers(dest="what", required=True)
+    whats.add_parser("name").add_argument("file", metavar="FILE")
+    for what, own in (("client", ("library", "extension")), ("server", ())):
+        one = whats.add_parser(what, allow_abbrev=False)
+        for name in ("output", "version", "description", "license", *own):
+            one.add_argument(f"--{name}", required=True)
+        if what == "server":
+            one.add_argument("--program", action="append", required=True)
+        one.add_argument("--patchelf", default="patchelf")
+        one.add_argument("modules", nargs="+", metavar="MODULE")
+    return parser.parse_args(argv[1:])
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("output", "version", "library", "extension", "description", "license"):
-        parser.add_argument(f"--{name}")
-    parser.add_argument("--patchelf", default="patchelf")
-    parser.add_argument("--name_of", metavar="FILE", help="prints the file name of a wheel")
-    parser.add_argument("modules", nargs="*", metavar="MODULE")
-    arguments = parser.parse_args(argv[1:])
+    arguments = _parse(argv)
     try:
-        if arguments.name_of:
-            print(name_of(arguments.name_of))
+        if arguments.what == "name":
+            print(wheel_file.name_of(arguments.file))
             return 0
-        for name in ("output", "version", "library", "extension", "description", "license"):
-            if not getattr(arguments, name):
-                raise WheelError(f"--{name} is missing; see --help")
         with tempfile.TemporaryDirectory() as work:
             for line in build(arguments, work):
                 print(line)

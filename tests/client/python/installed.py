@@ -14,8 +14,8 @@ import signal
 import subprocess
 import sys
 
-import build_wheel
 import dataset
+import wheel_file
 
 _BUILT = "client/python/millrace.whl"
 _PR_SET_PDEATHSIG = 1
@@ -49,7 +49,7 @@ class Package:
     """The installed wheel, for this Python or another one."""
 
     def __init__(self, work, python=None):
-        self.wheel = os.path.join(work, build_wheel.name_of(_BUILT))
+        self.wheel = os.path.join(work, wheel_file.name_of(_BUILT))
         shutil.copyfile(_BUILT, self.wheel)
         environment = os.path.join(work, "environment")
         self.python = os.path.join(environment, "bin", "python")

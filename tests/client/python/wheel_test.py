@@ -17,6 +17,7 @@ import zipfile
 import build_wheel
 import graft_libraries
 import installed
+import wheel_file
 
 _BUILT = "client/python/millrace.whl"
 
@@ -89,21 +90,28 @@ class Wheel(unittest.TestCase):
         copies = []
         for number in range(2):
             path = os.path.join(self.work, f"copy{number}.zip")
-            writer = build_wheel._Writer(path, "millrace-1.dist-info")
-            writer.add("millrace/a.py", b"text")
-            writer.add("millrace/_libs/b.so", b"\x00" * 1000, executable=True)
-            writer.close()
+            with open(path + ".license", "w", encoding="ascii") as file:
+                file.write("free")
+            wheel = wheel_file.Wheel(path, "millrace", "1", "py3-none-any")
+            wheel.add("millrace/a.py", b"text")
+            wheel.add("millrace/_libs/b.so", b"\x00" * 1000, executable=True)
+            wheel.finish(["Summary: none"], "text", {"LICENSE": path + ".license"})
             with open(path, "rb") as file:
                 copies.append(file.read())
         self.assertEqual(*copies)
 
     def test_a_library_that_is_too_new_is_refused(self):
-        build_wheel.check_levels("a.so", {"libc.so.6": {"GLIBC_2.35", "GLIBC_PRIVATE"}})
-        with self.assertRaisesRegex(build_wheel.WheelError, "a.so needs GLIBC_2.36"):
-            build_wheel.check_levels("a.so", {"libc.so.6": {"GLIBC_2.2.5", "GLIBC_2.36"}})
+        wheel_file.check_levels("a.so", {"libc.so.6": {"GLIBC_2.35", "GLIBC_PRIVATE"}})
+        with self.assertRaisesRegex(wheel_file.WheelError, "a.so needs GLIBC_2.36"):
+            wheel_file.check_levels("a.so", {"libc.so.6": {"GLIBC_2.2.5", "GLIBC_2.36"}})
+
+    def test_a_library_without_a_licence_is_refused(self):
+        path = os.path.join(self.work, "libown.so")
+        with self.assertRaisesRegex(wheel_file.WheelError, "licence of .*libown.so"):
+            wheel_file.find_licenses([path])
 
     def test_an_extension_that_looks_elsewhere_is_refused(self):
-        with self.assertRaisesRegex(build_wheel.WheelError, "needs|looks for"):
+        with self.assertRaisesRegex(wheel_file.WheelError, "needs|looks for"):
             build_wheel.check_extension(os.path.join(
                 self.package.site, "millrace", "_libs", "libmillrace.so.1"))
 
@@ -111,11 +119,11 @@ class Wheel(unittest.TestCase):
         path = os.path.join(self.work, "other.whl")
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("other/__init__.py", "")
-        for argument in (f"--name_of={path}", f"--name_of={self.work}/missing"):
-            result = subprocess.run([sys.executable, "-B", build_wheel.__file__, argument],
+        for argument in (path, f"{self.work}/missing"):
+            result = subprocess.run([sys.executable, "-B", build_wheel.__file__, "name", argument],
                                     capture_output=True, text=True, check=False)
             self.assertEqual(result.returncode, 1)
-            self.assertIn(argument.removeprefix("--name_of="), result.stderr)
+            self.assertIn(argument, result.stderr)
 
     def test_a_library_of_another_interface_is_refused(self):
         # The module asks the library, before anything else.
