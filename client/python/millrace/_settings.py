@@ -3,10 +3,8 @@ checks them. Pure: no server is asked."""
 
 from __future__ import annotations
 
-import os
 from typing import Any, Iterable, Mapping
 
-from millrace import _pipeline
 from millrace.errors import InvalidArgumentError
 
 # Tensors of every batch that are no field of the dataset.
@@ -53,13 +51,13 @@ def _text_of(value: Any) -> str:
     return f"{value:.9f}" if isinstance(value, float) else str(value)
 
 
-def make(*, endpoint: str, dataset: str | None, pipeline: str | os.PathLike[str] | None,
+def make(*, endpoint: str, dataset: str | None, pipeline: Mapping[str, str],
          fields: tuple[str, ...] | None, global_batch_size: int | None, shuffle: bool | None,
          drop_last: bool | None, seed: int | None, others: Mapping[str, Any]) -> dict[str, str]:
-    """{option: value}. `others` are options of the C interface by their own names; None: left to its
+    """{option: value}. `pipeline`: options of _pipeline.settings_of(). `others` are options of the C interface by their own names; None: left to its
     default."""
     settings = {"endpoint": endpoint, "epochs": "0"}
-    settings.update(_pipeline.settings_of(pipeline))
+    settings.update(pipeline)
     if dataset is not None:
         settings["dataset"] = dataset
     outputs = [name for name in fields or () if name not in EXTRA_TENSORS]

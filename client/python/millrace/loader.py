@@ -19,7 +19,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import _convert, _millrace, _ranks, _refused, _settings
+from millrace import _convert, _millrace, _pipeline, _ranks, _refused, _settings
 from millrace._position import Position, Progress
 from millrace.errors import (CancelledError, FailedPreconditionError, InternalError,
                              InvalidArgumentError, NotFoundError)
@@ -183,8 +183,8 @@ class Loader:
         self._arguments = arguments
         self._as_dict = output == "dict"
         self._transform = bool(apply_device_transform)
-        # Checks what needs no server, so that a wrong path fails here.
-        self._settings_without_rank()
+        # A file is read here: it may not be on the machine that a pickled loader goes to.
+        self._pipeline = _pipeline.settings_of(pipeline)
         if rank is not None or world_size is not None:
             _ranks.find(rank, world_size)
 
@@ -210,7 +210,7 @@ class Loader:
             "compression", "window", "window_bytes", "same_host", "verify_payload", "open_timeout",
             "next_timeout", "step_timeout", "hedge_share", "hedge_floor")}
         return _settings.make(
-            endpoint=a["endpoint"], dataset=a["dataset"], pipeline=a["pipeline"],
+            endpoint=a["endpoint"], dataset=a["dataset"], pipeline=self._pipeline,
             fields=a["fields"], global_batch_size=a["global_batch_size"], shuffle=a["shuffle"],
             drop_last=a["drop_last"], seed=a["seed"], others=others)
 
@@ -482,7 +482,8 @@ class Loader:
             raise FailedPreconditionError(
                 "an open loader cannot be pickled or copied, because it has connections; do so "
                 "before its first use, or make a loader in the other process")
-        return _rebuild, (self._arguments, copy.copy(self._progress), self._expected)
+        return _rebuild, (self._arguments, self._pipeline, copy.copy(self._progress),
+                          self._expected)
 
     # ---- What it is -----------------------------------------------------------------------
 
@@ -566,15 +567,13 @@ class Loader:
         if step >= steps:
             raise InvalidArgumentError(f"step={step}: an epoch has the steps 0 to {steps - 1}")
         rank, world_size = self._rank_and_world_size()
-        arguments = dict(self._arguments, names=self._arguments["names"] or None, window=2,
-                         rank=rank, world_size=world_size)
-        with Loader(**arguments) as other:
-            other._progress.jump(Position(epoch, step))
+        arguments = dict(self._arguments, window=2, rank=rank, world_size=world_size)
+        with _rebuild(arguments, self._pipeline, Progress(Position(epoch, step)), None) as other:
             return next(iter(other))
 
     def explain(self, epoch: int, step: int) -> dict[str, Any]:
         """What was drawn for each sample of this rank's batch at a position, and where the sample is
-        stored. Asks the servers."""
+        stored. Asks the servers, for at most 60 s."""
         drawn: dict[str, Any] = json.loads(self._opened()[0].explain(epoch, step))
         return drawn
 
@@ -604,11 +603,11 @@ class _Epoch(Iterator[Any]):
             raise
 
 
-def _rebuild(arguments: dict[str, Any], progress: Progress,
+def _rebuild(arguments: dict[str, Any], pipeline: dict[str, str], progress: Progress,
              expected: tuple[str, str, int] | None) -> Loader:
-    """A loader that was pickled."""
-    arguments = dict(arguments, names=arguments["names"] or None)
-    loader = Loader(**arguments)
+    """A loader with the arguments of another one."""
+    loader = Loader(**dict(arguments, names=arguments["names"] or None, pipeline=None))
+    loader._pipeline = pipeline
     loader._progress = progress
     loader._expected = expected
     return loader

@@ -181,6 +181,74 @@ assert first == shuffled and second != first and sorted(second) == sorted(first)
 """)
 
 
+    def test_element_types(self):
+        self.output_of(_OPEN + """
+kinds = dict(UINT8="uint8", BOOL="bool", INT8="int8", INT16="int16", UINT16="uint16", INT32="int32",
+             INT64="int64", FLOAT16="float16", FLOAT32="float32", FLOAT64="float64",
+             BFLOAT16="bfloat16")
+spec = "sources { synthetic { samples: 40 seed: 1 " + "".join(
+    f'fields {{ name: "{name}" dtype: DTYPE_{kind} shape: [70, 50] }} ' for kind, name in kinds.items()) + "} }"
+tensors = next(iter(loader(pipeline=spec, batch_size=30, output="dict", tensor_type="dlpack")))
+assert list(tensors) == list(kinds.values())
+for name, tensor in tensors.items():
+    assert tensor.dtype == name and tensor.shape == (30, 70, 50) and tensor.name == name
+    tensor.__dlpack__()
+    if name == "bfloat16":
+        try:
+            memoryview(tensor)
+            raise SystemExit("bfloat16 is in a buffer")
+        except BufferError as error:
+            assert "bfloat16" in str(error) and "torch" in str(error)
+        continue
+    array = numpy.asarray(tensor)
+    assert array.dtype == numpy.dtype(name) and array.dtype.num == numpy.dtype(name).num, name
+    assert array.shape == (30, 70, 50) and array.size * array.itemsize == tensor.nbytes
+try:
+    loader(pipeline=spec, batch_size=30).open()
+    raise SystemExit("NumPy has bfloat16")
+except millrace.InvalidArgumentError as error:
+    assert "bfloat16" in str(error)
+one = loader(pipeline=spec, batch_size=30, fields=[n for n in kinds.values() if n != "bfloat16"])
+assert [a.dtype for a in next(iter(one))] == [numpy.dtype(n) for n in kinds.values() if n != "bfloat16"]
+""")
+
+    def test_shared_memory_of_this_machine(self):
+        self.output_of(_OPEN + """
+whole = [digest(batch) for batch in loader(shuffle=True)]
+one = loader(shuffle=True, same_host="require")
+assert [digest(batch) for batch in one] == whole
+assert sum(server["shared_batches"] for server in one.stats()["by_server"]) > 0, one.stats()
+""")
+
+    def test_a_server_that_dies(self):
+        second = installed.Server(self.work)
+        self.addCleanup(second.stop)
+        self.output_of(_OPEN + """
+import os, signal
+whole = [digest(batch) for batch in loader(shuffle=True)]
+one = millrace.Loader([ENDPOINT, sys.argv[2]], pipeline=SPEC, batch_size=50, shuffle=True, window=4)
+got = []
+for batch in one:
+    got.append(digest(batch))
+    if len(got) == 10:
+        os.kill(int(sys.argv[3]), signal.SIGKILL)
+assert got == whole
+""", second.address, str(second.pid))
+
+    def test_a_batch_that_an_interrupt_has_lost_is_received_again(self):
+        self.output_of(_OPEN + """
+one = loader(shuffle=True)
+whole = [digest(batch) for batch in one]
+one.set_epoch(0)
+it = iter(one)
+got = [digest(next(it)) for _ in range(3)]
+one._native.next((), True)           # Ctrl-C after the call returned: nobody has the batch
+one._native_next = None
+got += [digest(batch) for batch in it]
+assert got == whole
+""")
+
+
 class States(Case):
 
     def test_resuming_in_the_middle_and_at_the_ends(self):
