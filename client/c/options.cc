@@ -200,7 +200,10 @@ absl::Status OptionValues::Set(absl::string_view name,
     *this = std::move(changed);
     return absl::OkStatus();
   }
-  const std::string near = program::DidYouMean(name, names, "");
+  // Comparing takes time with the length.
+  const std::string near = name.size() <= kMaxQuotedBytes
+                               ? program::DidYouMean(name, names, "")
+                               : "";
   return Bad(absl::StrCat(
       "there is no option \"", CleanText(name, kMaxQuotedBytes), "\"",
       near.empty() ? "; millrace.h lists the options" : near));
