@@ -1,8 +1,12 @@
 """millrace.Loader with torch: tensors that view the received memory, ranks of torch.distributed, and
 training that is resumed."""
 
+import glob
+import json
 import os
+import socket
 import subprocess
+import threading
 
 import installed
 import wheel_python
@@ -27,13 +31,21 @@ class TorchCase(Case):
         with open(cls.spec, "w", encoding="utf-8") as file:
             file.write(installed.SPEC)
 
-    def _run(self, code, *arguments):
+    def setUp(self):
+        super().setUp()
+        self.failures_of_ranks = []
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+
+    def _run(self, code, *arguments, **variables):
         if self.found is None:
             self.skipTest(self.why)
         environment = {**os.environ, **self.found.environment}
         environment["PYTHONPATH"] = self.package.site + ":" + environment.get("PYTHONPATH", "")
         for name in ("RANK", "WORLD_SIZE"):
             environment.pop(name, None)
+        environment.update(variables)
         result = subprocess.run(
             [*self.found.command, _BEGIN + code, self.server.address, self.spec, *arguments],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
@@ -133,6 +145,73 @@ for thread in threads: thread.join()
 left = next(iter(loader()))                          # until the interpreter has ended
 torch.kept = left
 """)
+
+    def test_ranks_of_ddp_share_every_epoch(self):
+        # With the variables that torchrun sets; another number of ranks resumes.
+        code = """
+sys.path.append(sys.argv[4])                         # what DDP imports
+import json
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(3 * 64 * 64, 10))
+parameters = list(model.parameters())
+one = loader(batch_size=None, global_batch_size=50, shuffle=True, drop_last=True,
+             fields=["image", "label", "sample_index"])
+path, seen, stop = sys.argv[3], [], int(sys.argv[5])
+if stop == 39:
+    one.load_state_dict(json.load(open(path + "state.20.1")))
+for images, labels, index in one:
+    assert images.shape[0] == 50 // dist.get_world_size()
+    loss = torch.nn.functional.cross_entropy(model(images.flatten(1)), labels)
+    for parameter in parameters:
+        parameter.grad = None
+    loss.backward()
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter -= 1e-3 * parameter.grad
+    seen += index.tolist()
+    if one.last_batch.step == stop:
+        break
+total = parameters[0].detach().clone()
+dist.all_reduce(total)
+assert torch.allclose(total / dist.get_world_size(), parameters[0])
+with open(f"{path}seen.{stop}.{dist.get_rank()}", "w") as file:
+    json.dump(seen, file)
+with open(f"{path}state.{stop}.{dist.get_rank()}", "w") as file:
+    json.dump(one.state_dict(), file)
+dist.barrier()
+dist.destroy_process_group()
+"""
+        path = os.path.join(self.work, "ddp.")
+        for world_size, stop in ((2, 20), (1, 39)):
+            threads = [threading.Thread(target=self._rank_of, args=(code, path, stop, rank, world_size))
+                       for rank in range(world_size)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(self.failures_of_ranks, [])
+        states = []
+        for rank in range(2):
+            with open(f"{path}state.20.{rank}", encoding="ascii") as text:
+                states.append(json.load(text))
+        self.assertEqual(*states)
+        seen = []
+        for file in glob.glob(path + "seen.*"):
+            with open(file, encoding="ascii") as text:
+                seen += json.load(text)
+        self.assertEqual(len(seen), 2000)
+        self.assertEqual(len(set(seen)), 2000)
+
+    def _rank_of(self, code, path, stop, rank, world_size):
+        try:
+            self._run(code, path, installed.numpy_folder(), str(stop), RANK=str(rank),
+                      WORLD_SIZE=str(world_size), MASTER_ADDR="127.0.0.1",
+                      MASTER_PORT=str(self.port + world_size))
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            self.failures_of_ranks.append(f"rank {rank} of {world_size}: {error}")
 
 
 class Example(TorchCase):
