@@ -7,10 +7,11 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Free blocks that a pool keeps. A program that holds one batch at a time needs
- * two; what a program frees at once after it has kept many batches goes back to
- * the system. */
-enum { kMaxFree = 4, kAlignment = 64, kPage = 4096 };
+/* Large blocks that a pool keeps. A program that holds one batch at a time
+ * needs one for each large tensor and one for the batch itself; what a program
+ * frees at once after it has kept many batches goes back to the system. malloc
+ * keeps small ones. */
+enum { kMaxFree = 6, kAlignment = 64, kPage = 4096 };
 
 struct BlockPool {
   pid_t home;            /* the process that has made it */
@@ -137,7 +138,8 @@ void millrace_block_drop(Block* block) {
   if (atomic_fetch_sub(&block->references, 1) != 1) return;
   BlockPool* const pool = block->pool;
   pthread_mutex_lock(&pool->lock);
-  const int keep = !pool->ended && pool->free_count < kMaxFree;
+  const int keep =
+      block->bytes >= kMinMapped && !pool->ended && pool->free_count < kMaxFree;
   if (keep) {
     block->next = pool->free_blocks;
     pool->free_blocks = block;

@@ -275,6 +275,24 @@ assert after[0] - before[0] < 2000, (before, after)           # KiB: 10 for each
 assert after[1] <= before[1] + 1 and after[2] <= before[2] + 3, (before, after)
 """, timeout=280, MALLOC_ARENA_MAX="1")  # malloc's heaps of many threads grow for long
 
+    def test_memory_of_batches_is_used_again(self):
+        # New memory would take 600 page faults for the images of each batch.
+        self.output_of(_OPEN + """
+import resource
+one = loader(window=4, fields=["valid", "sample_index", "label", "image"])
+for _ in range(3):
+    for batch in one:
+        pass
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+before = faults()
+for _ in range(3):
+    for batch in one:
+        pass
+count = (faults() - before) / (3 * len(one))
+assert count < 100, count
+""")
+
     def test_batches_leave_nothing(self):
         self.output_of(_OPEN + """
 def rss():
