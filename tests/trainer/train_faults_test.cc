@@ -139,6 +139,17 @@ TEST_F(Train, KeepsTheFailedBatchBesideFilesOfItsName) {
   EXPECT_EQ(third, first + "-3");
 }
 
+// The summary of an earlier run is removed at the start. An empty file, which a
+// script had made with mktemp, went with it.
+TEST_F(Train, LeavesAnEmptySummaryWhenItFailsBeforeTheFirstStep) {
+  for (const std::string old : {"", "{\"ended\": \"done\"}\n"}) {
+    WriteFile(Path("run.json"), old);
+    EXPECT_EQ(Run({"--dataset=none", "--json=" + Path("run.json")}).exit_code,
+              2);
+    EXPECT_EQ(access(Path("run.json").c_str(), F_OK) == 0, old.empty()) << old;
+  }
+}
+
 // No --resume, and the first step fails already: what was learnt before is
 // worth more than fresh weights.
 TEST_F(Train, LeavesAnOlderCheckpointWhenItHasLearntNothing) {
