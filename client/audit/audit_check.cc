@@ -137,10 +137,11 @@ absl::Status Checker::Gather() {
       result_.AddProblem(absl::StrCat(
           "damaged: ", DamageText(file.segments[0].file, *file.damaged_at)));
     } else if (file.skipped_bytes > 0) {
-      result_.notes.push_back(
-          absl::StrCat(file.segments.empty() ? "a log" : file.segments[0].file,
-                       " has ", file.skipped_bytes,
-                       " bytes that are not a record: a write was cut short"));
+      result_.notes.push_back(absl::StrCat(
+          file.segments.empty() ? "a log" : file.segments[0].file, " has ",
+          file.skipped_bytes,
+          " bytes that are not a record: a write was cut short, as when "
+          "a process is killed; its step does not count"));
     }
   }
   if (first == nullptr) {
@@ -245,7 +246,10 @@ void Checker::Clip() {
       };
       for (Piece piece : found->second.pieces) {
         const uint64_t to = std::min(piece.to, until);
-        result_.superseded += piece.to - std::max(to, piece.from);
+        // At the end of the last start nothing came again.
+        if (bound != kEnd) {
+          result_.superseded += piece.to - std::max(to, piece.from);
+        }
         if (piece.from >= until) continue;
         if (piece.from > next) lost(piece.from);
         piece.to = to;

@@ -187,18 +187,30 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
 std::string UnfinishedText(const audit::AuditResult& result, uint64_t complete,
                            uint64_t expected) {
   const uint64_t steps = result.run.steps_per_epoch();
+  const Position& begin = result.begin;
   const Position& end = result.end;
-  std::string text =
-      absl::StrCat("the job is not finished: ", complete, " of ", expected,
-                   " epochs ", complete == 1 ? "is" : "are", " complete");
-  if (result.begin != Position()) {
-    absl::StrAppend(&text, ", the logs begin at epoch ", result.begin.epoch,
-                    " step ", result.begin.step);
+  // The step before epoch `epoch` step `step`, which is not the first one.
+  const auto before = [steps](const Position& position) {
+    return position.step > 0 ? absl::StrCat("epoch ", position.epoch, " step ",
+                                            position.step - 1)
+                             : absl::StrCat("epoch ", position.epoch - 1,
+                                            " step ", steps - 1);
+  };
+  std::string missing;
+  if (begin != Position()) {
+    absl::StrAppend(&missing, ", and the steps from epoch 0 step 0 to ",
+                    before(begin), " are missing at the beginning");
   }
-  absl::StrAppend(&text, ", and the steps from epoch ", end.epoch, " step ",
-                  end.step, " to epoch ", end.epoch + expected - complete - 1,
-                  " step ", steps - 1, " are missing at the end");
-  return text;
+  if (end.epoch < expected) {
+    absl::StrAppend(&missing, ", and the steps from epoch ", end.epoch,
+                    " step ", end.step, " to ", before({expected, 0}),
+                    " are missing at the end");
+  }
+  return absl::StrCat(end.epoch < expected
+                          ? "the job is not finished: "
+                          : "the logs do not show the whole job: ",
+                      complete, " of ", expected, " epochs ",
+                      complete == 1 ? "is" : "are", " complete", missing);
 }
 
 absl::string_view ProofText(const audit::AuditEpoch& epoch, bool zeros) {

@@ -341,6 +341,58 @@ TEST_F(InsightTest, AuditOfAnUnfinishedJobNamesWhatIsMissingAtItsEnd) {
                     Not(HasSubstr("DATA_LOSS"))));
 }
 
+// It named steps after the end of the job as missing.
+TEST_F(InsightTest, AuditOfLogsThatBeginLateNamesWhatIsMissingBefore) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 1, {3, 0}, 2 * (kSteps + 1));
+  const auto audit = [&folder](const std::string& epochs) {
+    return Millrace(
+        {"audit", "--files=" + folder, "--expect_epochs=" + epochs});
+  };
+  EXPECT_EQ(audit("2").exit_code, 0);
+  const ProgramResult whole = audit("5");
+  EXPECT_EQ(whole.exit_code, 1);
+  EXPECT_THAT(whole.err,
+              AllOf(HasSubstr("the logs do not show the whole job: 2 of 5 "
+                              "epochs are complete, and the steps from epoch 0 "
+                              "step 0 to epoch 2 step 20 are missing at the "
+                              "beginning"),
+                    Not(HasSubstr("at the end"))));
+  EXPECT_THAT(audit("6").err,
+              AllOf(HasSubstr("the job is not finished: 2 of 6 epochs are "
+                              "complete, and the steps from epoch 0 step 0 to "
+                              "epoch 2 step 20 are missing at the beginning, "
+                              "and the steps from epoch 5 step 0 to epoch 5 "
+                              "step 20 are missing at the end")));
+}
+
+// What SIGKILL leaves: a record that is cut short. The step counted as one that
+// was repeated after a restart.
+TEST_F(InsightTest, AuditOfALogThatEndsInARecord) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 2, {0, 0}, kSteps + 1);
+  std::string log = ReadFile(LogOf(folder, 1));
+  log.resize(log.size() - 7);
+  WriteFile(LogOf(folder, 1), log);
+  const ProgramResult cut = Millrace({"audit", "--files=" + folder, "--json"});
+  EXPECT_EQ(cut.exit_code, 0) << cut.err;
+  EXPECT_THAT(
+      cut.out,
+      AllOf(HasSubstr("\"starts\": 1"), HasSubstr("\"superseded\": 0"),
+            HasSubstr("a write was cut short"), HasSubstr("\"steps\": 20, "),
+            HasSubstr("\"result\": \"incomplete\"")));
+  EXPECT_EQ(
+      Millrace({"audit", "--files=" + folder, "--expect_epochs=1"}).exit_code,
+      1);
+  // After a restart the rest is whole.
+  RunRanks(folder, 2, 2, {0, 20}, 1);
+  const ProgramResult restarted =
+      Millrace({"audit", "--files=" + folder, "--expect_epochs=1", "--json"});
+  EXPECT_EQ(restarted.exit_code, 0) << restarted.err;
+  EXPECT_THAT(restarted.out, AllOf(HasSubstr("\"superseded\": 1"),
+                                   HasSubstr("\"result\": \"exactly_once\"")));
+}
+
 TEST_F(InsightTest, AuditProvesWithTheServersWhatWasDropped) {
   const std::string folder = NewTempDir();
   RunRanks(folder, 1, 2, {0, 0}, kSteps, LAST_BATCH_DROP);
