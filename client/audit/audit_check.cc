@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
 
 namespace millrace::audit {
@@ -139,9 +140,9 @@ absl::Status Checker::Gather() {
     } else if (file.skipped_bytes > 0) {
       result_.notes.push_back(absl::StrCat(
           file.segments.empty() ? "a log" : file.segments[0].file, " has ",
-          file.skipped_bytes,
-          " bytes that are not a record: a write was cut short, as when "
-          "a process is killed; its step does not count"));
+          CountText(file.skipped_bytes, "byte"),
+          " outside the records: a write was cut short, as when a process is "
+          "killed; its step does not count"));
     }
   }
   if (first == nullptr) {
@@ -314,8 +315,8 @@ void Checker::Judge() {
     if (epoch.samples != expected) {
       epoch.proof = AuditEpoch::kWrong;
       result_.AddProblem(absl::StrCat("epoch ", epoch.epoch, " had ",
-                                      epoch.samples, " samples instead of ",
-                                      expected));
+                                      CountText(epoch.samples, "sample"),
+                                      " instead of ", expected));
       continue;
     }
     epoch.proof = AuditEpoch::kCounted;

@@ -168,6 +168,13 @@ absl::Status Replay(ReplayFlags& given) {
           "--compression out"));
     }
     if (!given.world.has_value()) given.world = run->world_size;
+    if (!given.rank.has_value() && *given.world > 0 &&
+        run->rank >= *given.world) {
+      return UsageError(absl::InvalidArgumentError(absl::StrCat(
+          "flag --world=", *given.world, ": the file of --run is of rank ",
+          run->rank, " of ", run->world_size,
+          "; give --rank=N too, or leave --world out")));
+    }
     if (!given.rank.has_value()) given.rank = run->rank;
     options = given.spec.MakeOptions();
     options.spec = run->spec;

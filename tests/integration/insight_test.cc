@@ -267,6 +267,20 @@ TEST_F(InsightTest, ReplayOfNothingIsSaid) {
   }
 }
 
+// It blamed --rank=1, which was not given.
+TEST_F(InsightTest, ReplayOfALogInASmallerWorldAsksForTheRank) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 2, {0, 0}, 1);
+  const ProgramResult result =
+      Millrace({"replay", "--run=" + LogOf(folder, 1), "--position=0:0",
+                "--world=1", "--output=" + folder + "/batch"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("flag --world=1: the file of --run is of rank 1 "
+                              "of 2; give --rank=N too"),
+                    Not(HasSubstr("--rank=1"))));
+}
+
 TEST_F(InsightTest, AuditProvesAJobOfSeveralStartsAndWorlds) {
   const std::string folder = NewTempDir();
   // Killed in step 13, resumed from 10 with other ranks, to the end of epoch 1.
