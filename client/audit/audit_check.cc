@@ -123,8 +123,9 @@ absl::Status Checker::Gather() {
       if (attempt.world == 0) attempt.world = run.world_size();
       if (attempt.world != run.world_size()) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "start ", run.attempt(), " has logs of ", attempt.world,
-            " ranks and of ", run.world_size(), " ranks (", segment.file,
+            "start ", run.attempt(), " has logs of ",
+            CountText(attempt.world, "rank"), " and of ",
+            CountText(run.world_size(), "rank"), " (", segment.file,
             "); every start of a job needs its own number"));
       }
       const uint64_t from = run.epoch() * steps_ + run.step();

@@ -231,11 +231,11 @@ std::string UnfinishedText(const audit::AuditResult& result, uint64_t complete,
                     " step ", end.step, " to ", before({expected, 0}),
                     " are missing at the end");
   }
-  return absl::StrCat(end.epoch < expected
-                          ? "the job is not finished: "
-                          : "the logs do not show the whole job: ",
-                      complete, " of ", expected, " epochs ",
-                      complete == 1 ? "is" : "are", " complete", missing);
+  return absl::StrCat(
+      end.epoch < expected ? "the job is not finished: "
+                           : "the logs do not show the whole job: ",
+      complete, " of ", CountText(expected, "epoch"),
+      complete == 1 || expected == 1 ? " is" : " are", " complete", missing);
 }
 
 absl::string_view ProofText(const audit::AuditEpoch& epoch, bool zeros) {
