@@ -407,6 +407,26 @@ TEST_F(InsightTest, AuditOfALogThatEndsInARecord) {
                                    HasSubstr("\"result\": \"exactly_once\"")));
 }
 
+// A long warning came with each step that was compared.
+TEST_F(InsightTest, AuditNamesAServerOfOtherDataOnce) {
+  const auto other = Serve(
+      {Pack("digits", "idx", testing::WriteIdxFolder(kDigits - 100), "lmdb", 2),
+       "--memory_budget=256MiB"});
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
+  const ProgramResult result =
+      Millrace({"audit", "--files=" + folder,
+                "--endpoint=" + server_->address() + "," + other->address(),
+                "--compare=8", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\"compared\": 8"));
+  const std::string warning = "it is another dataset, or it was changed";
+  const size_t first = result.err.find(warning);
+  EXPECT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find(warning, first + 1), std::string::npos)
+      << result.err;
+}
+
 TEST_F(InsightTest, AuditProvesWithTheServersWhatWasDropped) {
   const std::string folder = NewTempDir();
   RunRanks(folder, 1, 2, {0, 0}, kSteps, LAST_BATCH_DROP);
