@@ -459,13 +459,25 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
     EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
   }
   // --classes is the mistake, which only a batch shows.
-  const ProgramResult run = Run({"--target=sample_index", "--classes=5"});
+  for (const char* loss : {"--loss=cross_entropy", "--loss=bce_with_logits"}) {
+    const ProgramResult run =
+        Run({"--target=sample_index", "--classes=5", loss});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err,
+                AllOf(HasSubstr("training at epoch 1, step 1: the target "
+                                "sample_index has the label "),
+                      HasSubstr(", outside of its 5 classes, 0 to 4; give "
+                                "--classes a number above the largest label")));
+  }
+  // The labels of training are right.
+  const ProgramResult run =
+      Run({"--dataset=five", "--target=sample_index", "--classes=50",
+           "--eval_dataset=test", "--epochs=1"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err,
-              AllOf(HasSubstr("the target sample_index has a label outside of "
-                              "its 5 classes, 0 to 4 (Target "),
-                    HasSubstr("out of bounds); give --classes a number above "
-                              "the largest label")));
+              AllOf(HasSubstr("evaluating on test, step "),
+                    HasSubstr(", outside of its 50 classes, 0 to 49; give "
+                              "--classes a number above the largest label")));
 }
 
 // On any machine: there is no GPU to see, and no library for one.
