@@ -119,6 +119,12 @@ absl::Status CheckReadable(const std::string& path) {
   return absl::OkStatus();
 }
 
+bool IsEmptyFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+         info.st_size == 0;
+}
+
 absl::Status MakeFolders(const std::string& path) {
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string part = path.substr(0, slash);

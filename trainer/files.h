@@ -42,6 +42,9 @@ absl::Status CheckApart(const NamedFiles& files,
 // InvalidArgument: `path` is a folder. Others as FileError (file_error.h).
 absl::Status CheckReadable(const std::string& path);
 
+// A regular file, or a link to one, without a byte.
+bool IsEmptyFile(const std::string& path);
+
 // Makes the folder `path` and its missing parents.
 absl::Status MakeFolders(const std::string& path);
 

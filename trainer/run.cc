@@ -215,8 +215,10 @@ absl::Status TrainingRun::SetUp() {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
     // An earlier run's summary is not taken for that of a run that fails before
-    // it has one, or is killed.
-    if (!config_.json.empty()) MR_RETURN_IF_ERROR(RemoveOldFile(config_.json));
+    // it has one, or is killed. An empty file, as mktemp makes one, is none.
+    if (!config_.json.empty() && !IsEmptyFile(config_.json)) {
+      MR_RETURN_IF_ERROR(RemoveOldFile(config_.json));
+    }
   }
   if (!config_.profile.empty()) {
     MR_RETURN_IF_ERROR(MakeFolders(config_.profile));

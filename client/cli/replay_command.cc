@@ -2,10 +2,8 @@
 // tensors, samples, and the random choices for each sample.
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -132,16 +130,6 @@ ExplainBatchResponse FromBatch(
   return response;
 }
 
-absl::Status WriteText(const std::string& path, const std::string& text) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat(
-      "cannot write ", path, ": ", std::strerror(errno == 0 ? EIO : errno)));
-}
-
 struct ReplayFlags {
   SpecFlags spec;
   std::string position;
@@ -229,13 +217,8 @@ absl::Status Replay(ReplayFlags& given) {
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const BatchHeader& header = batch.header;
 
-  const absl::Status folder =
-      batch_files::MakeBatchFolder(given.output, "--output=DIR");
-  // The user must give another folder.
-  if (absl::IsAlreadyExists(folder)) return UsageError(folder);
-  MR_RETURN_IF_ERROR(folder);
-  MR_ASSIGN_OR_RETURN(const std::vector<batch_files::BatchArray> arrays,
-                      batch_files::WriteBatchArrays(batch, given.output));
+  const std::vector<batch_files::BatchArray> arrays =
+      batch_files::ArraysOf(batch);
   absl::StatusOr<ExplainBatchResponse> explained =
       absl::UnimplementedError("--explain=false");
   if (given.explain) explained = Explain(options, plan, header.rows());
@@ -269,8 +252,12 @@ absl::Status Replay(ReplayFlags& given) {
                                    absl::StrAppend(out, RowJson(row));
                                  }),
                    "]"));
-  MR_RETURN_IF_ERROR(
-      WriteText(given.output + "/batch.json", json.Json() + "\n"));
+  const absl::Status written = batch_files::WriteBatchFiles(
+      arrays, json.Json() + "\n", given.output, batch_files::Folder::kMayExist,
+      "--output=DIR");
+  // The user must give another folder.
+  if (absl::IsAlreadyExists(written)) return UsageError(written);
+  MR_RETURN_IF_ERROR(written);
 
   std::vector<std::vector<std::string>> table = {
       {"TENSOR", "TYPE", "SHAPE", "MIN", "MAX", "NAN", "INF", "FILE"}};

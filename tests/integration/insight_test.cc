@@ -176,6 +176,47 @@ TEST_F(InsightTest, ReplayGivesTheBatchThatWasStreamed) {
   EXPECT_THAT(file.err, HasSubstr("is not a folder"));
 }
 
+// A file of the user, and a dataset behind a link, had the name of a tensor:
+// they were overwritten, with exit code 0. A limit of the file size ended the
+// program with a signal, and left a part of a file.
+TEST_F(InsightTest, ReplayReplacesNoFileAndLeavesNoPart) {
+  const std::string folder = Path("batch");
+  const std::string data = Path("photos.parquet");
+  WriteFile(data, "PAR1");
+  ASSERT_EQ(mkdir(folder.c_str(), 0777), 0);
+  ASSERT_EQ(symlink(data.c_str(), (folder + "/image.npy").c_str()), 0);
+  const std::vector<std::string> command = {"replay",
+                                            "--endpoint=" + server_->address(),
+                                            "--dataset=digits",
+                                            "--preset=mnist",
+                                            "--batch_size=48",
+                                            "--position=0:0",
+                                            "--output=" + folder};
+  const auto expect_refused = [&] {
+    const ProgramResult result = Millrace(command);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(folder + "/image.npy exists"),
+                                  HasSubstr("give another --output=DIR")));
+    EXPECT_NE(access((folder + "/label.npy").c_str(), F_OK), 0);
+  };
+  expect_refused();
+  EXPECT_EQ(ReadFile(data), "PAR1");
+  ASSERT_EQ(unlink((folder + "/image.npy").c_str()), 0);
+  ASSERT_EQ(mkfifo((folder + "/image.npy").c_str(), 0600), 0);
+  expect_refused();
+  ASSERT_EQ(unlink((folder + "/image.npy").c_str()), 0);
+
+  std::vector<std::string> limited = {
+      "/bin/sh", "-c", "ulimit -f 8; exec \"$@\"", "sh",
+      testing::ProgramPath("client/cli/millrace")};
+  limited.insert(limited.end(), command.begin(), command.end());
+  const ProgramResult result = testing::RunProgram(limited);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("cannot write " + folder),
+                                HasSubstr("`ulimit -f`")));
+  EXPECT_EQ(Millrace(command).exit_code, 0);
+}
+
 TEST_F(InsightTest, ReplaySaysWhatWasDrawn) {
   const std::string folder = Path("batch");
   const ProgramResult result =

@@ -100,6 +100,56 @@ TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
             HasSubstr("millrace replay --position=0:")));
 }
 
+// A folder of that name may hold files of the user, or links to datasets: they
+// were overwritten. At a FIFO the trainer waited until a second SIGTERM.
+TEST_F(Train, KeepsTheFailedBatchBesideFilesOfItsName) {
+  const std::string bad = Path("bad");
+  const std::vector<std::string> flags = {"--lr=1e30", "--optimizer=sgd",
+                                          "--failed_batch=" + bad};
+  const auto place_of = [&flags](std::string* place) {
+    const ProgramResult run = Run(flags);
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_THAT(run.err, HasSubstr("the loss is "));
+    std::smatch match;
+    ASSERT_TRUE(std::regex_search(run.err, match,
+                                  std::regex("its batch is in ([^ ]*) ")))
+        << run.err;
+    *place = match[1];
+  };
+  std::string first, second, third;
+  place_of(&first);
+  const std::string image = first + "/image.npy";
+  const std::string bytes = ReadFile(image);
+  EXPECT_GT(bytes.size(), 64u);
+  // The batch of the same step is there already.
+  place_of(&second);
+  EXPECT_EQ(second, first);
+  WriteFile(Path("data"), "PAR1");
+  ASSERT_EQ(unlink(image.c_str()), 0);
+  ASSERT_EQ(symlink(Path("data").c_str(), image.c_str()), 0);
+  place_of(&second);
+  EXPECT_EQ(second, first + "-2");
+  EXPECT_EQ(ReadFile(Path("data")), "PAR1");
+  EXPECT_EQ(ReadFile(second + "/image.npy"), bytes);
+  for (const std::string& place : {first, second}) {
+    ASSERT_EQ(unlink((place + "/batch.json").c_str()), 0);
+    ASSERT_EQ(mkfifo((place + "/batch.json").c_str(), 0600), 0);
+  }
+  place_of(&third);
+  EXPECT_EQ(third, first + "-3");
+}
+
+// The summary of an earlier run is removed at the start. An empty file, which a
+// script had made with mktemp, went with it.
+TEST_F(Train, LeavesAnEmptySummaryWhenItFailsBeforeTheFirstStep) {
+  for (const std::string old : {"", "{\"ended\": \"done\"}\n"}) {
+    WriteFile(Path("run.json"), old);
+    EXPECT_EQ(Run({"--dataset=none", "--json=" + Path("run.json")}).exit_code,
+              2);
+    EXPECT_EQ(access(Path("run.json").c_str(), F_OK) == 0, old.empty()) << old;
+  }
+}
+
 // No --resume, and the first step fails already: what was learnt before is
 // worth more than fresh weights.
 TEST_F(Train, LeavesAnOlderCheckpointWhenItHasLearntNothing) {
