@@ -88,6 +88,18 @@ TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
   }
   EXPECT_THAT(ReadFile(json), HasSubstr("\"plan_hash\": \""));
 
+  // The message's command is one for the shell, whatever the path.
+  const ProgramResult spaced = Run(
+      {"--lr=1e30", "--optimizer=sgd", "--failed_batch=" + Path("it's $bad")});
+  ASSERT_TRUE(std::regex_search(spaced.err, match,
+                                std::regex("millrace (replay --run=[^\n]*)")))
+      << spaced.err;
+  const ProgramResult shell =
+      RunProgram({"/bin/sh", "-c",
+                  absl::StrCat(ProgramPath("client/cli/millrace"), " ",
+                               std::string(match[1]))});
+  EXPECT_EQ(shell.exit_code, 0) << spaced.err << shell.err;
+
   // Beside the checkpoint when nothing else is said; without both the message
   // tells how to see the batch.
   const std::string checkpoint = Path("nan.ckpt");
