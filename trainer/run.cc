@@ -378,6 +378,14 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
         models::TrainableParameters(*model_);
     const OpenResponse& plan = data_.loader->plan();
     const optim::BatchGroups groups(plan.steps_per_epoch(), config_.accumulate);
+    if (config_.accumulate > plan.steps_per_epoch() && env_.rank == 0) {
+      MR_LOG(WARNING) << "--accumulate=" << config_.accumulate
+                      << " is more than the "
+                      << CountText(plan.steps_per_epoch(), "batch", "batches")
+                      << " of an epoch: an optimiser step combines batches of "
+                         "one epoch only, so --accumulate="
+                      << plan.steps_per_epoch() << " has the same effect";
+    }
     auto updater = std::make_unique<optim::Updater>(
         optim::UpdaterOptions(config_, groups), trained, device_);
     if (!resume_.file.empty()) {

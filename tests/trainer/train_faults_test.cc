@@ -24,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string HostName() {
   char name[256] = {};
@@ -540,6 +541,17 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
               AllOf(HasSubstr("evaluating on test, step "),
                     HasSubstr(", outside of its 50 classes, 0 to 49; give "
                               "--classes a number above the largest label")));
+}
+
+TEST_F(Train, WarnsOfGroupsThatAreLargerThanAnEpoch) {
+  const auto warning = [](const std::string& accumulate) {
+    return Run({"--epochs=1", "--accumulate=" + accumulate}).err;
+  };
+  EXPECT_THAT(warning("50"),
+              HasSubstr("--accumulate=50 is more than the 6 batches of an "
+                        "epoch: an optimiser step combines batches of one "
+                        "epoch only, so --accumulate=6 has the same effect"));
+  EXPECT_THAT(warning("6"), Not(HasSubstr("--accumulate")));
 }
 
 // On any machine: there is no GPU to see, and no library for one.
