@@ -13,7 +13,9 @@
 #include "client/batch_files/batch_files.h"
 #include "client/receive/open_host_loader.h"
 #include "common/program/report.h"
+#include "common/shell_word.h"
 #include "common/status_macros.h"
+#include "common/write_target.h"
 #include "trainer/files.h"
 
 namespace millrace::trainer {
@@ -21,6 +23,13 @@ namespace {
 
 // Of one position, in one folder of --failed_batch.
 constexpr int kMaxFolders = 100;
+
+// " --position=0:17 --rank=1 --world=4"
+std::string PlaceFlags(const HostLoaderOptions& options) {
+  return absl::StrCat(" --position=", options.start.epoch, ":",
+                      options.start.step, " --rank=", options.rank,
+                      " --world=", options.world_size);
+}
 
 // "image: 3 NaN and 0 infinite, the first in row 5"
 std::string Wrong(const batch_files::BatchArray& array) {
@@ -93,9 +102,8 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
                     : absl::StrJoin(wrong, "; "),
       "); to refetch it with the random choices of each row: millrace replay "
       "--run=",
-      place, "/batch.json --position=", position.epoch, ":", position.step,
-      " --rank=", options.rank, " --world=", options.world_size,
-      " --output=", place, ".replay");
+      ShellWord(place + "/batch.json"), PlaceFlags(options),
+      " --output=", ShellWord(place + ".replay"));
 }
 
 }  // namespace
@@ -110,14 +118,27 @@ std::string KeepFailedBatch(const HostLoaderOptions& options,
       absl::FailedPreconditionError("--failed_batch is not given");
   if (!folder.empty()) kept = SaveFailedBatch(options, folder);
   if (kept.ok()) return *kept;
-  return absl::StrCat(
-      "its batch is not saved (", kept.status().message(),
-      "); to fetch it: millrace replay --position=", options.start.epoch, ":",
-      options.start.step, " --rank=", options.rank,
-      " --world=", options.world_size, " --output=DIR",
-      config.train_subset.empty() && config.eval_subset.empty()
-          ? " and the flags of this run, or --run=ITS_AUDIT_LOG"
-          : " --run=ITS_AUDIT_LOG (no flag of replay names a subset)");
+  return absl::StrCat("its batch is not saved (", kept.status().message(),
+                      "); ", HowToFetch(options, config));
+}
+
+std::string HowToFetch(const HostLoaderOptions& options,
+                       const TrainerConfig& config) {
+  const std::string file = !config.json.empty() && !IsSpecialFile(config.json)
+                               ? config.json
+                               : config.AuditFile(options.rank);
+  if (!file.empty()) {
+    return absl::StrCat("to fetch it: millrace replay --run=", ShellWord(file),
+                        PlaceFlags(options), " --output=DIR");
+  }
+  if (config.train_subset.empty() && config.eval_subset.empty()) {
+    return absl::StrCat("to fetch it: millrace replay", PlaceFlags(options),
+                        " --output=DIR and the flags of this run that name the "
+                        "data");
+  }
+  return "to see it, run again with --failed_batch=DIR (no flag of `millrace "
+         "replay` names a subset, and without --json and --audit_dir no file "
+         "of this run does)";
 }
 
 }  // namespace millrace::trainer

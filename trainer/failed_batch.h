@@ -29,6 +29,11 @@ namespace millrace::trainer {
 std::string KeepFailedBatch(const HostLoaderOptions& options,
                             const TrainerConfig& config);
 
+// The clause for a batch that is not saved: the command that fetches it, with
+// the file of the run that names the data, or what to do without such a file.
+std::string HowToFetch(const HostLoaderOptions& options,
+                       const TrainerConfig& config);
+
 }  // namespace millrace::trainer
 
 #endif  // MILLRACE_TRAINER_FAILED_BATCH_H_

@@ -24,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string HostName() {
   char name[256] = {};
@@ -87,6 +88,18 @@ TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
     EXPECT_EQ(bytes, ReadFile(kept + ".replay/" + file)) << file;
   }
   EXPECT_THAT(ReadFile(json), HasSubstr("\"plan_hash\": \""));
+
+  // The message's command is one for the shell, whatever the path.
+  const ProgramResult spaced = Run(
+      {"--lr=1e30", "--optimizer=sgd", "--failed_batch=" + Path("it's $bad")});
+  ASSERT_TRUE(std::regex_search(spaced.err, match,
+                                std::regex("millrace (replay --run=[^\n]*)")))
+      << spaced.err;
+  const ProgramResult shell =
+      RunProgram({"/bin/sh", "-c",
+                  absl::StrCat(ProgramPath("client/cli/millrace"), " ",
+                               std::string(match[1]))});
+  EXPECT_EQ(shell.exit_code, 0) << spaced.err << shell.err;
 
   // Beside the checkpoint when nothing else is said; without both the message
   // tells how to see the batch.
@@ -509,13 +522,36 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
     EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
   }
   // --classes is the mistake, which only a batch shows.
-  const ProgramResult run = Run({"--target=sample_index", "--classes=5"});
+  for (const char* loss : {"--loss=cross_entropy", "--loss=bce_with_logits"}) {
+    const ProgramResult run =
+        Run({"--target=sample_index", "--classes=5", loss});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err,
+                AllOf(HasSubstr("training at epoch 1, step 1: the target "
+                                "sample_index has the label "),
+                      HasSubstr(", outside of its 5 classes, 0 to 4; give "
+                                "--classes a number above the largest label")));
+  }
+  // The labels of training are right.
+  const ProgramResult run =
+      Run({"--dataset=five", "--target=sample_index", "--classes=50",
+           "--eval_dataset=test", "--epochs=1"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err,
-              AllOf(HasSubstr("the target sample_index has a label outside of "
-                              "its 5 classes, 0 to 4 (Target "),
-                    HasSubstr("out of bounds); give --classes a number above "
-                              "the largest label")));
+              AllOf(HasSubstr("evaluating on test, step "),
+                    HasSubstr(", outside of its 50 classes, 0 to 49; give "
+                              "--classes a number above the largest label")));
+}
+
+TEST_F(Train, WarnsOfGroupsThatAreLargerThanAnEpoch) {
+  const auto warning = [](const std::string& accumulate) {
+    return Run({"--epochs=1", "--accumulate=" + accumulate}).err;
+  };
+  EXPECT_THAT(warning("50"),
+              HasSubstr("--accumulate=50 is more than the 6 batches of an "
+                        "epoch: an optimiser step combines batches of one "
+                        "epoch only, so --accumulate=6 has the same effect"));
+  EXPECT_THAT(warning("6"), Not(HasSubstr("--accumulate")));
 }
 
 // On any machine: there is no GPU to see, and no library for one.
