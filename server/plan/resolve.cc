@@ -224,7 +224,7 @@ void WriteSourceDefaults(PipelineSpec& spec) {
     spec.clear_concatenate();
   }
   for (Source& source : *spec.mutable_sources()) {
-    if (source.weight() == 0 && !spec.concatenate()) source.set_weight(1);
+    if (!source.has_weight() && !spec.concatenate()) source.set_weight(1);
     if (!source.has_subset()) continue;
     Subset& subset = *source.mutable_subset();
     subset.set_to(SubsetEnd(subset));
@@ -261,8 +261,8 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
   WriteSourceDefaults(resolved);
   Shuffle& shuffle = *resolved.mutable_shuffle();
   if (shuffle.mode() == Shuffle::BLOCK) {
-    if (shuffle.block_size() == 0) shuffle.set_block_size(kDefaultBlockSize);
-    if (shuffle.window_blocks() == 0) {
+    if (!shuffle.has_block_size()) shuffle.set_block_size(kDefaultBlockSize);
+    if (!shuffle.has_window_blocks()) {
       shuffle.set_window_blocks(kDefaultWindowBlocks);
     }
   }

@@ -39,6 +39,16 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
       {good + "send_timeout_ms: 4000000000\n", "send_timeout_ms is 4000000000"},
       {good + "request_timeout_ms: 4000000000\n",
        "request_timeout_ms is 4000000000"},
+      // A written 0 became the default, while the flags refused it.
+      {good + "shutdown_grace_ms: 0\n",
+       "s.textproto:2:1: shutdown_grace_ms is 0: it must be 1 .. 86400000 (one "
+       "day), or left out for 10000"},
+      {good + "request_timeout_ms: 0\n", "or left out for 30000"},
+      {good + "send_timeout_ms: 0\n", "send_timeout_ms is 0"},
+      {good + "admission_timeout_ms: 0\n", "admission_timeout_ms is 0"},
+      {good + "batch_timeout_ms: 0\n", "batch_timeout_ms is 0"},
+      {good + "row_group_cache_percent: 0\n",
+       "row_group_cache_percent is 0: it must be 1 .. 90, or left out for 25"},
       {good + "max_connections: 5 max_connections_per_peer: 6\n",
        "s.textproto:2:20: max_connections_per_peer is 6, above "
        "max_connections"},

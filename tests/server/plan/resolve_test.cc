@@ -409,8 +409,22 @@ TEST_F(Resolve, RangesAreChecked) {
       "the subset is from 1 to 1");
   ExpectInvalid("sources { dataset: 'digits' weight: -1 } batch_size: 1",
                 "negative");
+  ExpectInvalid("sources { dataset: 'digits' weight: 0 } batch_size: 1",
+                "sources[0].weight: weight is 0: it must be above 0, or left "
+                "out for 1");
+  ExpectInvalid(
+      "sources { dataset: 'digits' subset { from: 0.5 to: 0 } } batch_size: 1",
+      "the subset is from 0.5 to 0");
+  ExpectInvalid("sources { dataset: 'digits' subset { to: 0 } } batch_size: 1",
+                "the subset is from 0 to 0");
   ExpectInvalid(std::string(kDigits) + "shuffle { block_size: 4 }",
                 "has an effect only with mode: BLOCK");
+  ExpectInvalid(std::string(kDigits) + "shuffle { mode: BLOCK block_size: 0 }",
+                "shuffle.block_size: block_size is 0: it must be 1 .. "
+                "1073741824, or left out for 64");
+  ExpectInvalid(
+      std::string(kDigits) + "shuffle { mode: BLOCK window_blocks: 0 }",
+      "window_blocks is 0");
 }
 
 TEST_F(Resolve, ASubsetWithoutAnEndGoesToTheLastSample) {
