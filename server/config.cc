@@ -470,9 +470,27 @@ std::string DescribeSettings(const ServerSettings& settings,
       machine.open_file_limit > 0 && !warning.empty()) {
     line("WARNING", "", warning);
   }
-  if (settings.local_socket.has_value() && !settings.local_socket->empty()) {
-    line("local socket", *settings.local_socket,
-         "for clients on this machine, which receive batches in shared memory");
+  line("local socket",
+       !settings.local_socket.has_value() ? "off"
+       : settings.local_socket->empty()   ? "abstract"
+                                          : *settings.local_socket,
+       settings.local_socket.has_value()
+           ? "for clients on this machine, which receive batches in shared "
+             "memory; abstract: a unique name in the abstract namespace"
+           : "clients on this machine receive batches over the network");
+  line("synthetic data",
+       settings.refuse_synthetic   ? "refused"
+       : settings.datasets.empty() ? "alone"
+                                   : "served",
+       "for requests that need no dataset, such as millrace bench --synthetic");
+  for (const ServerSettings::Dataset& dataset : settings.datasets) {
+    line("weight", absl::StrCat(dataset.weight),
+         absl::StrCat("of dataset ", dataset.name,
+                      ": its part of the worker threads' time while jobs on "
+                      "several datasets compete"));
+  }
+  for (const std::string& file : settings.operators) {
+    line("operators", "library", CleanText(file, kMaxMistakeBytes));
   }
   return out;
 }

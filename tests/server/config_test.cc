@@ -242,6 +242,37 @@ TEST(ResolveServerConfigTest, SyntheticDataNeedNoDatasetWhenTheyAreAlone) {
   EXPECT_TRUE(ResolveServerConfig(config, kMachine)->refuse_synthetic);
 }
 
+// The table had neither weights nor operators, and a local socket only with a
+// path.
+TEST(DescribeSettingsTest, HasEverySetting) {
+  const auto table = [](const std::string& text) {
+    const auto config = ParseServerConfig(
+        text +
+            " datasets { name: 'a' uri: 'lmdb:/a' } "
+            "datasets { name: 'b' uri: 'lmdb:/b' weight: 2.5 }",
+        "s.textproto");
+    EXPECT_TRUE(config.ok()) << config.status();
+    const auto settings = ResolveServerConfig(*config, kMachine);
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    return DescribeSettings(*settings, kMachine);
+  };
+  const std::string plain = table("");
+  EXPECT_THAT(plain, HasSubstr("local socket         abstract "));
+  EXPECT_THAT(plain, HasSubstr("synthetic data       served "));
+  EXPECT_THAT(plain, HasSubstr("weight               1              of dataset "
+                               "a: "));
+  EXPECT_THAT(plain, HasSubstr("weight               2.5            of dataset "
+                               "b: "));
+  EXPECT_THAT(plain, Not(HasSubstr("operators")));
+  const std::string all = table(
+      "local_socket: 'off' refuse_synthetic: true operators: '/o/crop.so'");
+  EXPECT_THAT(all, HasSubstr("local socket         off "));
+  EXPECT_THAT(all, HasSubstr("synthetic data       refused "));
+  EXPECT_THAT(all, HasSubstr("operators            library        /o/crop.so"));
+  EXPECT_THAT(table("local_socket: '@m'"),
+              HasSubstr("local socket         @m "));
+}
+
 TEST(DescribeSettingsTest, WarnsOfABudgetThatTheMachineDoesNotHave) {
   const auto config = ParseServerConfig(
       "memory_budget_bytes: 8500000000 "
