@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 _SCRIPTS = ["setup", "build", "test", "quickstart", "articles", "bench-adapt", "bench-fairness",
-            "bench-link", "bench-peers", "bench-two-servers", "chaos", "fuzz"]
+            "bench-link", "bench-peers", "bench-two-servers", "chaos", "fuzz", "prove-one-process"]
 
 
 def _run(script, *arguments, **environment):
@@ -45,6 +45,12 @@ class Scripts(unittest.TestCase):
             result = _run("quickstart", f"--data_dir={file.name}/below")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("--data_dir", result.stderr)
+
+    def test_prove_one_process_names_options_that_cannot_be(self):
+        for argument in ("--seconds=0", "--seconds=x", "--with=jax", "--with==1"):
+            result = _run("prove-one-process", argument)
+            self.assertNotEqual(result.returncode, 0, argument)
+            self.assertIn(argument, result.stderr)
 
     def test_articles_names_options_that_cannot_be(self):
         for argument in ("--only=6", "--only=1;3", "--rounds=0", "--rounds=x", "--cores=0",
