@@ -19,6 +19,7 @@
 #include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 #include "client/batch_files/batch_files.h"
+#include "client/batch_files/explanation_json.h"
 #include "client/cli/commands.h"
 #include "client/cli/run_file.h"
 #include "client/cli/spec_flags.h"
@@ -32,7 +33,6 @@
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 #include "proto/spec_text.h"
-#include "proto/wire/version.h"
 
 namespace millrace::cli {
 namespace {
@@ -49,67 +49,10 @@ absl::StatusOr<Position> ParsePosition(absl::string_view text) {
   return position;
 }
 
-// All rows, requested part by part.
-absl::StatusOr<ExplainBatchResponse> Explain(const HostLoaderOptions& options,
-                                             const OpenResponse& plan,
-                                             uint64_t rows) {
-  ExplainBatchRequest request;
-  GetBatchesRequest& batch = *request.mutable_batch();
-  batch.set_protocol_version(wire::kProtocolVersion);
-  *batch.mutable_resolved_spec() = plan.resolved_spec();
-  batch.set_plan_hash(plan.plan_hash());
-  batch.set_expected_fingerprint(plan.fingerprint());
-  batch.set_decoder_digest(plan.decoder_digest());
-  batch.set_epoch(options.start.epoch);
-  batch.set_first_step(options.start.step);
-  batch.set_step_count(1);
-  batch.set_rank(options.rank);
-  batch.set_world_size(options.world_size);
-  ExplainBatchResponse all;
-  while (static_cast<uint64_t>(all.explained_size()) < rows) {
-    request.set_first_row(all.explained_size());
-    request.set_row_count(rows - request.first_row());
-    MR_ASSIGN_OR_RETURN(const ExplainBatchResponse part,
-                        receive::ExplainBatch(options.endpoint, request));
-    if (part.explained().empty()) {
-      return absl::DataLossError("the server explained no row");
-    }
-    if (all.explained().empty()) *all.mutable_drawn() = part.drawn();
-    all.mutable_explained()->MergeFrom(part.explained());
-  }
-  return all;
-}
-
-std::string DrawnJson(const google::protobuf::RepeatedPtrField<Drawn>& list) {
-  return JsonList(list, [](const Drawn& drawn) {
-    JsonObject one;
-    one.Add("place", drawn.place()).Add("transform", drawn.transform());
-    if (!drawn.field().empty()) one.Add("field", drawn.field());
-    return one.Add("drawn", drawn.what()).Json();
-  });
-}
-
 int64_t Int64At(absl::Span<const uint8_t> data, uint64_t i) {
   int64_t value;
   std::memcpy(&value, data.data() + i * sizeof(value), sizeof(value));
   return value;
-}
-
-std::string RowJson(const ExplainedRow& row) {
-  JsonObject one;
-  one.Add("row", row.row());
-  one.Add("position", row.position());
-  one.Add("sample", row.sample());
-  if (row.sample() < 0) return one.Json();  // padding
-  one.Add("source", row.source());
-  one.Add("dataset", row.dataset());
-  if (!row.shard().empty()) {
-    one.Add("shard", row.shard()).Add("shard_row", row.shard_row());
-  }
-  one.Add("key", absl::StrFormat("%016x", row.key()));
-  if (row.left_empty()) one.Add("left_empty", true);
-  if (!row.replaced().empty()) one.Add("replaced", row.replaced());
-  return one.AddJson("drawn", DrawnJson(row.drawn())).Json();
 }
 
 // Without an explanation of a server: the facts that the batch contains.
@@ -228,7 +171,12 @@ absl::Status Replay(ReplayFlags& given) {
       batch_files::ArraysOf(batch);
   absl::StatusOr<ExplainBatchResponse> explained =
       absl::UnimplementedError("--explain=false");
-  if (given.explain) explained = Explain(options, plan, header.rows());
+  if (given.explain && header.rows() == 0) {
+    explained = ExplainBatchResponse();
+  } else if (given.explain) {
+    explained = receive::ExplainWholeBatch(options.endpoint, plan, position,
+                                           options.rank, options.world_size);
+  }
   const std::string unexplained =
       explained.ok() ? "" : std::string(explained.status().message());
   if (!explained.ok()) explained = FromBatch(batch, arrays);
@@ -250,15 +198,8 @@ absl::Status Replay(ReplayFlags& given) {
   json.Add("pipeline", plan.resolved_spec().ShortDebugString());
   if (!unexplained.empty()) json.Add("not_explained", unexplained);
   json.AddJson("tensors", batch_files::ToJson(arrays));
-  json.AddJson("drawn", DrawnJson(explained->drawn()));
-  json.AddJson(
-      "samples",
-      absl::StrCat("[\n  ",
-                   absl::StrJoin(explained->explained(), ",\n  ",
-                                 [](std::string* out, const ExplainedRow& row) {
-                                   absl::StrAppend(out, RowJson(row));
-                                 }),
-                   "]"));
+  json.AddJson("drawn", batch_files::DrawnJson(explained->drawn()));
+  json.AddJson("samples", batch_files::ExplainedRowsJson(*explained));
   const absl::Status written = batch_files::WriteBatchFiles(
       arrays, json.Json() + "\n", given.output, batch_files::Folder::kMayExist,
       "--output=DIR");

@@ -75,7 +75,13 @@ RequestBudget BatchFetcher::Budget() const {
   // batch in next(), so Free() never exceeds the free slots.
   budget.next = queue_->next();
   budget.end = end_.load();
-  budget.held = pool_->held();
+  if (const OfferedSlots* const offered = pool_->offered()) {
+    // Memory of delivered batches is gone, so none is held. Read after next(),
+    // for the same reason.
+    budget.slots = offered->room();
+  } else {
+    budget.held = pool_->held();
+  }
   budget.total = total_.load();
   budget.window = window_.load();
   budget.servers = queue_->usable();
@@ -308,7 +314,9 @@ absl::StatusOr<uint8_t*> BatchFetcher::TakeSlot(const Call& call) {
   // No spare is needed: the pool has a slot for each step that may be
   // outstanding.
   if (calls_.Filling(number) == 0) return pool_->Take();
-  if (calls_.SparesUsed() < spares_) {
+  const OfferedSlots* const offered = pool_->offered();
+  if (calls_.SparesUsed() <
+      (offered != nullptr ? offered->spares() : spares_)) {
     if (uint8_t* const slot = pool_->TryTake()) return slot;
   }
   // No spare slot: the call whose first frame has just arrived continues, the

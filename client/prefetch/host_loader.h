@@ -26,15 +26,18 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/diagnosis/server_times.h"
 #include "client/prefetch/batch_info.h"
 #include "client/prefetch/loader_options.h"
+#include "client/prefetch/offered_slots.h"
 #include "client/prefetch/slot_allocator.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
@@ -51,6 +54,12 @@ struct HostBatch : BatchInfo {
 
 struct HostLoaderOptions : LoaderOptions {
   std::shared_ptr<prefetch::SlotAllocator> allocator;  // null: plain memory
+  // The caller lends the memory of each batch, instead of an allocator; not
+  // together with read_only_payload. The window is as large as the memory that
+  // is lent, and batches that the consumer holds do not count. The consumer may
+  // reuse the memory of a batch as soon as Next() has returned the batch: the
+  // lease does not keep it. After Close(), all of it is the caller's.
+  std::shared_ptr<prefetch::OfferedSlots> offered;  // null: allocated
   // The consumer promises not to write to HostBatch::payload. Batches in shared
   // memory are then returned in place, without a copy. That memory is
   // read-only: writing to it ends the process. It counts in the server's memory
@@ -108,12 +117,20 @@ class HostLoader {
   // The next batch of the rank.
   // - OutOfRange: all epochs were delivered.
   // - DeadlineExceeded: no batch within next_timeout; names the endpoint and
-  //   the awaited step, or says "all N slots are held by the caller".
+  //   the awaited step, or says "all N slots are held by the caller" or that
+  //   the caller has lent no memory.
   // - Unavailable: as DeadlineExceeded, and no server can be reached.
   // - Cancelled: closed.
   // - Any other error is final: Next() repeats it until a Seek().
   // After DeadlineExceeded and Unavailable, Next() may be called again.
   virtual absl::StatusOr<HostBatch> Next() = 0;
+
+  // As Next(), but waits at most `patience` in this call; 0: does not wait.
+  // nullopt: no batch is there yet. For callers that must return now and then.
+  // Calls that return nullopt, one after the other, wait for the same batch:
+  // their waits count together towards next_timeout.
+  virtual absl::StatusOr<std::optional<HostBatch>> NextWithin(
+      absl::Duration patience) = 0;
 
   // Position after the last batch that Next() returned. After the last step of
   // an epoch it is step 0 of the next epoch.

@@ -14,6 +14,20 @@
 namespace millrace::prefetch {
 namespace {
 
+std::shared_ptr<SlotPool> NewPool(const HostLoaderOptions& options,
+                                  uint32_t slots, uint64_t slot_bytes) {
+  const uint32_t spares = SpareSlots(slots);
+  if (options.offered != nullptr) {
+    options.offered->Start(slot_bytes, slots, spares);
+    return std::make_shared<SlotPool>(options.offered, slots + spares,
+                                      slot_bytes);
+  }
+  return std::make_shared<SlotPool>(options.allocator != nullptr
+                                        ? options.allocator
+                                        : NewPlainSlotAllocator(),
+                                    slots + spares, slot_bytes);
+}
+
 // Joins the two thread domains: the consumer's calls go to `queue_`, the
 // transport's events to `fetcher_`. The domains share the queue and the pool,
 // which are thread-safe, and the fetcher's atomic counters.
@@ -35,6 +49,8 @@ class PrefetchLoader final : public HostLoader {
   const OpenResponse& plan() const override { return plan_; }
   uint32_t window() const override { return fetcher_.window(); }
   absl::StatusOr<HostBatch> Next() override;
+  absl::StatusOr<std::optional<HostBatch>> NextWithin(
+      absl::Duration patience) override;
   Position position() const override { return queue_.position(); }
   absl::Status Seek(Position position) override;
   Stats stats() const override;
@@ -73,10 +89,7 @@ PrefetchLoader::PrefetchLoader(const HostLoaderOptions& options,
     : options_(options),
       plan_(std::move(plan)),
       transport_(std::move(transport)),
-      pool_(std::make_shared<SlotPool>(
-          options.allocator != nullptr ? options.allocator
-                                       : NewPlainSlotAllocator(),
-          slots + SpareSlots(slots), plan_.max_payload_bytes())),
+      pool_(NewPool(options, slots, plan_.max_payload_bytes())),
       queue_({.endpoint = options.endpoint,
               .slots = slots,
               .next_timeout = options.next_timeout,
@@ -89,11 +102,21 @@ PrefetchLoader::PrefetchLoader(const HostLoaderOptions& options,
   // Nothing is leased yet, so the callback does not run before the object is
   // complete.
   pool_->OnRelease([this] { WakeWhenRoom(); });
+  if (options_.offered != nullptr) {
+    options_.offered->OnOffer([this] { WakeWhenRoom(); });
+  }
 }
 
 absl::StatusOr<HostBatch> PrefetchLoader::Next() {
   absl::StatusOr<HostBatch> batch = queue_.Next();
   if (batch.ok()) WakeWhenRoom();
+  return batch;
+}
+
+absl::StatusOr<std::optional<HostBatch>> PrefetchLoader::NextWithin(
+    absl::Duration patience) {
+  auto batch = queue_.NextWithin(patience);
+  if (batch.ok() && batch->has_value()) WakeWhenRoom();
   return batch;
 }
 
@@ -124,7 +147,10 @@ void PrefetchLoader::Close() {
   // Waits for a running callback. None runs later, so none uses a transport
   // that has stopped.
   pool_->OnRelease(nullptr);
+  if (options_.offered != nullptr) options_.offered->OnOffer(nullptr);
   transport_->Stop();
+  // The transport writes into no slot any more, and Next() delivers none.
+  if (options_.offered != nullptr) options_.offered->Stop();
   stopped_ = true;
 }
 
@@ -140,6 +166,12 @@ absl::StatusOr<std::unique_ptr<HostLoader>> NewPrefetchLoader(
     std::unique_ptr<BatchTransport> transport, absl::Time opened_at,
     std::function<absl::Time()> now, std::function<void(absl::Duration)> wait) {
   MR_RETURN_IF_ERROR(options.Validate());
+  if (options.offered != nullptr &&
+      (options.allocator != nullptr || options.read_only_payload)) {
+    return absl::InvalidArgumentError(
+        "memory that the caller lends together with an allocator or with "
+        "batches in place (read_only_payload); give one");
+  }
   MR_ASSIGN_OR_RETURN(
       const Sequence sequence,
       Sequence::Create(options.start, options.epochs, plan.steps_per_epoch()));

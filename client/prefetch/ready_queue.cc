@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/duration_text.h"
 #include "common/logging.h"
+#include "common/status_macros.h"
 
 namespace millrace::prefetch {
 namespace {
@@ -36,16 +37,29 @@ ReadyQueue::ReadyQueue(const Options& options, const Sequence& sequence,
 // --- the consumer and any thread --------------------------------------------
 
 absl::StatusOr<HostBatch> ReadyQueue::Next() {
+  // Never nullopt: the patience has no end.
+  MR_ASSIGN_OR_RETURN(std::optional<HostBatch> batch,
+                      NextWithin(absl::InfiniteDuration()));
+  return *std::move(batch);
+}
+
+absl::StatusOr<std::optional<HostBatch>> ReadyQueue::NextWithin(
+    absl::Duration patience) {
   MutexLock lock(mu_);
   min_in_hand_ = std::min(min_in_hand_,
                           whole_below_ - std::min(whole_below_, next_.load()));
-  const absl::StatusOr<absl::Time> there = AwaitBatch(lock);
+  const auto there = AwaitBatch(lock, patience);
+  // The next call continues this wait.
+  if (there.ok() && !there->has_value()) return std::nullopt;
   // A wait that ends with an error counts as well.
   const Waiting waited = std::exchange(waiting_, {});
   stats_.wait_seconds += waited.seconds;
   stats_.no_answer_seconds += waited.no_answer_seconds;
   if (!there.ok()) return there.status();
-  const absl::Time now = *there;
+  return TakeNext(waited, **there);
+}
+
+HostBatch ReadyQueue::TakeNext(const Waiting& waited, absl::Time now) {
   const uint64_t number = next_.load();
   // AwaitBatch() has found this entry full under the lock, which is held since.
   Ready& ready = ready_[number % options_.slots];
@@ -81,9 +95,12 @@ absl::StatusOr<HostBatch> ReadyQueue::Next() {
   return batch;
 }
 
-absl::StatusOr<absl::Time> ReadyQueue::AwaitBatch(MutexLock& lock) {
-  const absl::Time entered = now_();
-  absl::Time now = entered;
+absl::StatusOr<std::optional<absl::Time>> ReadyQueue::AwaitBatch(
+    MutexLock& lock, absl::Duration patience) {
+  absl::Time now = now_();
+  // Earlier calls may have waited for the same batch.
+  const absl::Time timeout = now + (options_.next_timeout - waiting_.time);
+  const absl::Time give_up = now + patience;
   // next_ is read again after each wait: a Seek() may have changed number and
   // generation. A batch that is there takes precedence over an error.
   while (closed_ || !ready_[next_.load() % options_.slots].full) {
@@ -95,14 +112,14 @@ absl::StatusOr<absl::Time> ReadyQueue::AwaitBatch(MutexLock& lock) {
           absl::StrCat("all batches up to ", PositionText(sequence_.At(number)),
                        " were delivered"));
     }
-    if (now - entered >= options_.next_timeout) {
-      return TimeoutError(now - entered);
-    }
-    AwaitChange(lock, now, entered + options_.next_timeout);
+    if (now >= timeout) return TimeoutError(waiting_.time);
+    if (now >= give_up) return std::nullopt;
+    AwaitChange(lock, now, std::min(timeout, give_up));
     // Into waiting_ at once, so that stats() of another thread sees the wait
     // grow.
     const absl::Time before = std::exchange(now, now_());
     const double seconds = absl::ToDoubleSeconds(now - before);
+    waiting_.time += now - before;
     waiting_.seconds += seconds;
     if (nobody_answers_) waiting_.no_answer_seconds += seconds;
   }
@@ -132,8 +149,15 @@ void ReadyQueue::AwaitChange(MutexLock& lock, absl::Time now,
 absl::Status ReadyQueue::TimeoutError(absl::Duration waited) const {
   const std::string what =
       absl::StrCat("no batch within ", DurationText(waited));
-  // The consumer holds every slot: no batch can come until it releases one.
-  if (pool_->held() == options_.slots) {
+  if (pool_->offered() != nullptr) {
+    if (pool_->offered()->count() == 0) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(what,
+                       ": no memory is offered for batches; offer "
+                       "memory before each batch"));
+    }
+  } else if (pool_->held() == options_.slots) {
+    // The consumer holds every slot: no batch can come until it releases one.
     return absl::DeadlineExceededError(
         absl::StrCat(what, ": all ", options_.slots,
                      " slots are held by the caller; release batches that are "

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,7 @@ class ReadyQueue {
 
   // As in HostLoader.
   absl::StatusOr<HostBatch> Next();
+  absl::StatusOr<std::optional<HostBatch>> NextWithin(absl::Duration patience);
   Position position() const;
 
   // Continues at the start of `sequence`. Cancelled: closed.
@@ -135,15 +137,21 @@ class ReadyQueue {
     WholeBatch batch;
     size_t server = 0;  // in tally_
   };
-  // Seconds of the current wait of Next(), not in stats_ yet; 0: none waits.
+  // The wait for the next batch, not in stats_ yet. It lasts over several calls
+  // of NextWithin() that return nullopt; 0: the consumer does not wait.
   struct Waiting {
+    absl::Duration time;
     double seconds = 0;
     double no_answer_seconds = 0;
   };
 
-  // Waits for the next batch and returns the time when it was there. Counts in
-  // waiting_.
-  absl::StatusOr<absl::Time> AwaitBatch(MutexLock& lock) MR_REQUIRES(mu_);
+  // Waits for the next batch and returns the time when it was there; nullopt:
+  // it was not there within `patience`. Counts in waiting_.
+  absl::StatusOr<std::optional<absl::Time>> AwaitBatch(MutexLock& lock,
+                                                       absl::Duration patience)
+      MR_REQUIRES(mu_);
+  // Takes the next batch, which is there at `now`, for the consumer.
+  HostBatch TakeNext(const Waiting& waited, absl::Time now) MR_REQUIRES(mu_);
   // Waits for a change, at most 200 ms or until `timeout`. Wakes the transport
   // when the step that the consumer waits for becomes late: an event of the
   // transport's own may be 100 ms away.
@@ -196,9 +204,9 @@ class ReadyQueue {
   uint64_t min_in_hand_ MR_GUARDED_BY(mu_) = 0;
   std::string servers_text_ MR_GUARDED_BY(mu_);
   bool nobody_answers_ MR_GUARDED_BY(mu_) = false;
-  // stats_ holds finished calls of Next(); a call that waits is in waiting_
-  // until it returns, and stats() adds the two. stats_.by_server stays empty:
-  // tally_ has it.
+  // stats_ holds finished waits; a wait that lasts is in waiting_ until it ends
+  // with a batch or an error, and stats() adds the two. stats_.by_server stays
+  // empty: tally_ has it.
   Waiting waiting_ MR_GUARDED_BY(mu_);
   ServerTally tally_ MR_GUARDED_BY(mu_);
   HostLoader::Stats stats_ MR_GUARDED_BY(mu_);

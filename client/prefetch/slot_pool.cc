@@ -23,6 +23,16 @@ SlotPool::SlotPool(std::shared_ptr<SlotAllocator> allocator, uint32_t slots,
   free_.reserve(slots);
 }
 
+SlotPool::SlotPool(std::shared_ptr<OfferedSlots> offered, uint32_t slots,
+                   uint64_t slot_bytes)
+    : offered_(std::move(offered)),
+      allocator_(offered_),
+      slots_(slots),
+      slot_bytes_(slot_bytes == 0 ? kEmptySlotBytes : slot_bytes) {
+  all_.reserve(slots);
+  free_.reserve(slots);
+}
+
 SlotPool::~SlotPool() {
   // All slots are free: every lease holds the pool.
   for (uint8_t* slot : all_) allocator_->Free(slot, slot_bytes_);
@@ -62,6 +72,15 @@ uint8_t* SlotPool::TryTake() {
 std::shared_ptr<void> SlotPool::Lease(uint8_t* slot) {
   // Before the consumer has the lease (see held_).
   held_.fetch_add(1);
+  if (offered_ != nullptr) {
+    {
+      MutexLock lock(mu_);
+      all_.erase(std::find(all_.begin(), all_.end(), slot));
+    }
+    offered_->Deliver(slot);
+    return std::shared_ptr<void>(
+        slot, [pool = shared_from_this()](void*) { pool->CountReleased(); });
+  }
   return std::shared_ptr<void>(slot,
                                [pool = shared_from_this()](void* released) {
                                  pool->Release(static_cast<uint8_t*>(released));
@@ -97,7 +116,9 @@ bool SlotPool::TrimOne(uint32_t keep) {
   uint8_t* slot = nullptr;
   {
     MutexLock lock(mu_);
-    if (untouched_ == 0 || all_.size() <= keep) return false;
+    if (offered_ != nullptr || untouched_ == 0 || all_.size() <= keep) {
+      return false;
+    }
     // The front was free for the longest time and is untouched. Slots are few,
     // so moving the others is cheap.
     slot = free_.front();

@@ -5,6 +5,9 @@
 // fast consumer works in few, warm slots. TrimOne() gives memory of unused
 // slots back to the allocator.
 //
+// Over OfferedSlots, a slot leaves the pool when it is leased: it is the
+// caller's again. The pool reuses only slots that come back by PutBack().
+//
 // What it is not: it knows no batch and no request.
 //
 // Thread-safe. Leases share ownership of the pool, so they may outlive the
@@ -24,6 +27,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/prefetch/offered_slots.h"
 #include "client/prefetch/slot_allocator.h"
 #include "common/mutex.h"
 
@@ -32,6 +36,9 @@ namespace millrace::prefetch {
 class SlotPool : public std::enable_shared_from_this<SlotPool> {
  public:
   SlotPool(std::shared_ptr<SlotAllocator> allocator, uint32_t slots,
+           uint64_t slot_bytes);
+  // Over the caller's memory, of which at most `slots` buffers are used.
+  SlotPool(std::shared_ptr<OfferedSlots> offered, uint32_t slots,
            uint64_t slot_bytes);
   ~SlotPool();
   SlotPool(const SlotPool&) = delete;
@@ -45,7 +52,8 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   // no memory.
   uint8_t* TryTake();
 
-  // Counts the slot as held until the last copy of the result dies.
+  // Counts the slot as held until the last copy of the result dies. Over
+  // OfferedSlots only the count belongs to the result, not the slot.
   std::shared_ptr<void> Lease(uint8_t* slot);
 
   // The same for a batch in memory outside of the pool: `memory` is released
@@ -58,7 +66,8 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   // Begins to watch which slots are used.
   void BeginTrim();
   // Gives back the memory of one slot that was free ever since BeginTrim(), as
-  // long as more than `keep` slots have memory. False: there is no such slot.
+  // long as more than `keep` slots have memory. False: there is no such slot,
+  // or the memory is the caller's.
   bool TrimOne(uint32_t keep);
 
   // `callback` runs after each death of a lease, on the thread of that death.
@@ -68,12 +77,15 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   uint32_t slots() const { return slots_; }
   uint64_t slot_bytes() const { return slot_bytes_; }
   uint32_t held() const { return held_.load(); }
+  // Null: the pool's memory is the allocator's.
+  const OfferedSlots* offered() const { return offered_.get(); }
 
  private:
   uint8_t* TakeLocked() MR_REQUIRES(mu_);
   void Release(uint8_t* slot);
   void CountReleased();
 
+  const std::shared_ptr<OfferedSlots> offered_;  // the allocator, or null
   const std::shared_ptr<SlotAllocator> allocator_;
   const uint32_t slots_;
   const uint64_t slot_bytes_;

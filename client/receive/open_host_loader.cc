@@ -86,7 +86,7 @@ void UseChannelsForBatches(uint64_t batch_bytes,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
-    const HostLoaderOptions& options) {
+    const HostLoaderOptions& options, const CancelFlag* cancelled) {
   const absl::Time opened_at = prefetch::MonotonicNow();
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(std::vector<HostPort> hosts,
@@ -112,11 +112,15 @@ absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
       {.timeout = options.open_timeout,
        .silence = options.open_timeout / 2,
        .insist = true,
-       .grace = kOpenGrace},
+       .grace = kOpenGrace,
+       .cancelled = cancelled},
       [&](size_t server, const std::string& answer) {
         return plans[server].ParseFromString(answer) ? absl::OkStatus()
                                                      : NoMessageError();
       });
+  if (cancelled != nullptr && cancelled->load()) {
+    return absl::CancelledError("opening was cancelled");
+  }
   std::vector<PlanOffer> offers;
   for (size_t i = 0; i < servers.size(); ++i) {
     if (!results[i].ok()) continue;

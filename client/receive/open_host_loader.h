@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/prefetch/host_loader.h"
+#include "client/receive/unary_call.h"
 
 namespace millrace::receive {
 
@@ -26,8 +27,11 @@ namespace millrace::receive {
 // - FailedPrecondition: the servers disagree about the plan, or it is not the
 //   expected one.
 // - Unavailable, DeadlineExceeded: no server answered.
+// - Cancelled: `cancelled`, if given, was set. A DNS server that does not
+// answer
+//   may delay this.
 absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
-    const HostLoaderOptions& options);
+    const HostLoaderOptions& options, const CancelFlag* cancelled = nullptr);
 
 }  // namespace millrace::receive
 

@@ -9,6 +9,7 @@
 #include "client/receive/unary_call.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "proto/wire/version.h"
 
 namespace millrace::receive {
 namespace {
@@ -44,7 +45,8 @@ template <typename Response>
 absl::StatusOr<Response> AskOne(absl::string_view endpoint,
                                 const std::string& method,
                                 const google::protobuf::Message& request,
-                                absl::Duration timeout) {
+                                absl::Duration timeout,
+                                const CancelFlag* cancelled = nullptr) {
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
   std::vector<Response> answers;
   const std::vector<absl::Status> results =
@@ -52,7 +54,8 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
           {.timeout = timeout,
            .silence = timeout / 2,
            .insist = true,
-           .grace = absl::ZeroDuration()},
+           .grace = absl::ZeroDuration(),
+           .cancelled = cancelled},
           &answers);
   for (size_t i = 0; i < servers.size(); ++i) {
     if (results[i].ok()) return std::move(answers[i]);
@@ -67,12 +70,14 @@ constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(200);
 
 absl::StatusOr<DatasetInfo> DescribeDataset(absl::string_view endpoint,
                                             absl::string_view dataset,
-                                            absl::Duration timeout) {
+                                            absl::Duration timeout,
+                                            const CancelFlag* cancelled) {
   DescribeDatasetRequest request;
   request.set_dataset(std::string(dataset));
-  MR_ASSIGN_OR_RETURN(DescribeDatasetResponse response,
-                      AskOne<DescribeDatasetResponse>(
-                          endpoint, "DescribeDataset", request, timeout));
+  MR_ASSIGN_OR_RETURN(
+      DescribeDatasetResponse response,
+      AskOne<DescribeDatasetResponse>(endpoint, "DescribeDataset", request,
+                                      timeout, cancelled));
   return std::move(*response.mutable_dataset());
 }
 
@@ -127,6 +132,42 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
     }
     absl::SleepFor(kAskAgainAfter);
   }
+}
+
+absl::StatusOr<ExplainBatchResponse> ExplainWholeBatch(
+    absl::string_view endpoint, const OpenResponse& plan, Position position,
+    uint32_t rank, uint32_t world_size, absl::Duration timeout) {
+  const SteadyTime deadline = SteadyDeadline(timeout);
+  ExplainBatchRequest request;
+  GetBatchesRequest& batch = *request.mutable_batch();
+  batch.set_protocol_version(wire::kProtocolVersion);
+  *batch.mutable_resolved_spec() = plan.resolved_spec();
+  batch.set_plan_hash(plan.plan_hash());
+  batch.set_expected_fingerprint(plan.fingerprint());
+  batch.set_decoder_digest(plan.decoder_digest());
+  batch.set_epoch(position.epoch);
+  batch.set_first_step(position.step);
+  batch.set_step_count(1);
+  batch.set_rank(rank);
+  batch.set_world_size(world_size);
+  ExplainBatchResponse all;
+  // A first answer says how many rows there are; a batch has no more than that.
+  all.set_rows(plan.resolved_spec().batch_size() / world_size);
+  while (static_cast<uint64_t>(all.explained_size()) < all.rows()) {
+    request.set_first_row(all.explained_size());
+    request.set_row_count(all.rows() - request.first_row());
+    MR_ASSIGN_OR_RETURN(
+        const ExplainBatchResponse part,
+        ExplainBatch(endpoint, request,
+                     absl::FromChrono(deadline - SteadyTime::clock::now())));
+    all.set_rows(part.rows());
+    if (part.explained().empty() && part.rows() > 0) {
+      return absl::DataLossError("the server explained no row");
+    }
+    if (all.explained().empty()) *all.mutable_drawn() = part.drawn();
+    all.mutable_explained()->MergeFrom(part.explained());
+  }
+  return all;
 }
 
 }  // namespace millrace::receive

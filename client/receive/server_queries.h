@@ -10,22 +10,26 @@
 #ifndef MILLRACE_CLIENT_RECEIVE_SERVER_QUERIES_H_
 #define MILLRACE_CLIENT_RECEIVE_SERVER_QUERIES_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/prefetch/batch_info.h"
+#include "client/receive/unary_call.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
 namespace millrace::receive {
 
 // The answer of the first server that has the dataset. NotFound: no server has
-// it.
+// it. Cancelled: `cancelled`, if given, was set.
 absl::StatusOr<DatasetInfo> DescribeDataset(
     absl::string_view endpoint, absl::string_view dataset,
-    absl::Duration timeout = absl::Seconds(5));
+    absl::Duration timeout = absl::Seconds(5),
+    const CancelFlag* cancelled = nullptr);
 
 // The answer of the first server that answers.
 absl::StatusOr<std::vector<DatasetSummary>> ListDatasets(
@@ -41,6 +45,14 @@ struct ServerStatus {
 // address.
 absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
     absl::string_view endpoint, absl::Duration timeout = absl::Seconds(5));
+
+// Explanation of all rows of the batch at `position` of a plan, for one rank:
+// ExplainBatch() part by part. The batch has rows. DataLoss: a server explains no
+// row.
+absl::StatusOr<ExplainBatchResponse> ExplainWholeBatch(
+    absl::string_view endpoint, const OpenResponse& plan, Position position,
+    uint32_t rank, uint32_t world_size,
+    absl::Duration timeout = absl::Seconds(60));
 
 // Explanation of rows of a batch by the first server that serves the plan. The
 // servers get the request one after the other, and again while they are busy

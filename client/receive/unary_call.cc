@@ -31,6 +31,8 @@ using Clock = SteadyTime::clock;
 constexpr std::chrono::milliseconds kAskAgainAfter(200);
 // gRPC may end a call this much before its deadline.
 constexpr std::chrono::milliseconds kTimerSlack(10);
+// Time between two looks at UnaryOptions::cancelled.
+constexpr std::chrono::milliseconds kLookInterval(50);
 
 // One call of the request.
 struct Call {
@@ -142,6 +144,9 @@ class Inquiry {
   void OnEnd(size_t i, size_t event);
   absl::Status ResultOf(size_t i, const Call& call);
   void OnAnswer(size_t i, size_t event);
+  bool cancelled() const {
+    return options_.cancelled != nullptr && options_.cancelled->load();
+  }
   // Says in the results what has been tried.
   void Explain();
 
@@ -272,6 +277,10 @@ void Inquiry::Explain() {
   for (size_t i = 0; i < servers_.size(); ++i) {
     const Asking& asking = askings_[i];
     absl::Status& result = results_[i];
+    if (cancelled() && !result.ok()) {
+      result = absl::CancelledError("the call was cancelled");
+      continue;
+    }
     if ((asking.damaged || asking.damaged_end) && !result.ok() &&
         !HasErrorDetail(result)) {
       result = absl::Status(
@@ -301,7 +310,15 @@ std::vector<absl::Status> Inquiry::Run() {
   while (open_ > 0) {
     void* tag = nullptr;
     bool ok = false;
-    const auto arrived = queue_.AsyncNext(&tag, &ok, give_up_);
+    if (cancelled()) break;
+    const auto arrived = queue_.AsyncNext(
+        &tag, &ok,
+        options_.cancelled == nullptr
+            ? give_up_
+            : std::min(give_up_, Clock::now() + kLookInterval));
+    if (arrived == grpc::CompletionQueue::TIMEOUT && Clock::now() < give_up_) {
+      continue;
+    }
     if (arrived != grpc::CompletionQueue::GOT_EVENT) break;
     const size_t i = reinterpret_cast<size_t>(tag) / kEvents;
     const size_t event = reinterpret_cast<size_t>(tag) % kEvents;

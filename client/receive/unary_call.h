@@ -13,6 +13,7 @@
 #ifndef MILLRACE_CLIENT_RECEIVE_UNARY_CALL_H_
 #define MILLRACE_CLIENT_RECEIVE_UNARY_CALL_H_
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -25,6 +26,10 @@
 #include "client/receive/channel.h"
 
 namespace millrace::receive {
+
+// Set by any thread to end a blocking call soon: it looks at the flag 20 times
+// a second.
+using CancelFlag = std::atomic<bool>;
 
 struct UnaryOptions {
   absl::Duration timeout = absl::Seconds(5);
@@ -39,6 +44,7 @@ struct UnaryOptions {
   bool insist = false;
   // Max wait for the other servers once a server has answered with OK.
   absl::Duration grace = absl::InfiniteDuration();
+  const CancelFlag* cancelled = nullptr;  // null: cannot be cancelled
 };
 
 // Takes the answer of servers[`server`]. DataLoss without ErrorDetail
@@ -59,8 +65,9 @@ absl::Status NoMessageError();
 //     or the server is silent (UnaryOptions::silence).
 //
 // Returns a status for each server. OK: its answer was taken. Unavailable: the
-// server cannot be reached. DeadlineExceeded: no answer in time. Others: the
-// status of `take` or of the server.
+// server cannot be reached. DeadlineExceeded: no answer in time. Cancelled: the
+// flag was set before the answer came. Others: the status of `take` or of the
+// server.
 std::vector<absl::Status> AskServers(absl::Span<ServerChannel> servers,
                                      const std::string& method,
                                      const std::string& request,

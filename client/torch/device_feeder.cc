@@ -9,6 +9,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
+#include "proto/tensor_view.h"
 
 namespace millrace::device {
 namespace {
@@ -55,15 +56,6 @@ void SeeAsNchw(DeviceTensor* tensor) {
   auto permute = [](std::vector<int64_t>& v) { v = {v[0], v[3], v[1], v[2]}; };
   permute(tensor->sizes);
   permute(tensor->strides);
-}
-
-// Whether samples of [H, W, C] are seen as [C, H, W].
-bool IsSeenChannelsFirst(const TensorSpec& spec) {
-  if (spec.sample_shape_size() != 3) return false;
-  if (spec.view() == TensorSpec::VIEW_DEFAULT) {
-    return spec.device_transform().mean_size() > 0;
-  }
-  return spec.view() == TensorSpec::VIEW_CHANNELS_FIRST;
 }
 
 absl::Status Malformed(const TensorHeader& header, absl::string_view what) {

@@ -166,13 +166,22 @@ absl::Status FlagSet::ParseTime(absl::string_view text, bool may_be_zero,
 }
 
 absl::Status FlagSet::Flag::Set(absl::string_view text) const {
-  if (choice_) {
-    const std::vector<absl::string_view> words = absl::StrSplit(value_, '|');
-    if (std::find(words.begin(), words.end(), text) == words.end()) {
-      return Bad("expected ", Alternatives(words));
-    }
+  if (choice_) MR_RETURN_IF_ERROR(CheckChoice(text, value_));
+  return ParseValue(text, target_, may_be_zero_);
+}
+
+absl::Status FlagSet::ParseValue(absl::string_view text, const Target& target,
+                                 bool may_be_zero) {
+  return std::visit(Assign{text, may_be_zero}, target);
+}
+
+absl::Status FlagSet::CheckChoice(absl::string_view text,
+                                  absl::string_view words) {
+  const std::vector<absl::string_view> all = absl::StrSplit(words, '|');
+  if (std::find(all.begin(), all.end(), text) != all.end()) {
+    return absl::OkStatus();
   }
-  return std::visit(Assign{text, may_be_zero_}, target_);
+  return Bad("expected ", Alternatives(all));
 }
 
 FlagSet::Flag& FlagSet::Add(std::string name, Target target, std::string value,

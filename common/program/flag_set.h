@@ -164,6 +164,15 @@ class FlagSet {
   bool help_wanted() const { return help_wanted_; }
   std::string Help() const;
 
+  // Parses `text` as the value of a flag with this target. InvalidArgument says
+  // what was expected. For values that come another way than by flags.
+  static absl::Status ParseValue(absl::string_view text, const Target& target,
+                                 bool may_be_zero = false);
+  // "expected drop, pad or partial" unless `text` is one of `words`, which are
+  // separated by "|".
+  static absl::Status CheckChoice(absl::string_view text,
+                                  absl::string_view words);
+
   // As a Duration is parsed: for a Parser. InvalidArgument says what was
   // expected.
   static absl::Status ParseTime(absl::string_view text, bool may_be_zero,

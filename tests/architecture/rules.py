@@ -17,20 +17,21 @@ _STAGES = ["storage", "plan", "decode", "augment", "batch"]
 INCLUDES = [
     ("client/", ["server/", "trainer/", "tests/"], []),
     ("server/", ["client/", "trainer/", "tests/"], []),
-    ("trainer/", ["server/", "tests/", "client/cli/"], []),
+    ("trainer/", ["server/", "tests/", "client/c/", "client/cli/"], []),
     ("common/", ["server/", "client/", "trainer/", "tests/", "proto/"], []),
     ("proto/", ["server/", "client/", "trainer/", "tests/"], []),
     # Causes of waits: other components hand it values, it uses none of them.
     ("client/diagnosis/", ["client/prefetch/", "client/audit/", "client/receive/", "client/local/",
                            "client/torch/", "client/cli/", "client/flags/",
                            "client/batch_files/"], []),
-    ("client/prefetch/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/",
+    ("client/prefetch/", ["client/audit/", "client/c/", "client/receive/", "client/torch/", "client/cli/",
                           "client/flags/", "client/batch_files/"], []),
     ("client/flags/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/"], []),
     ("client/batch_files/", ["client/audit/", "client/receive/", "client/torch/", "client/cli/"],
      []),
     ("client/audit/", ["client/receive/", "client/torch/", "client/cli/"], []),
-    ("client/receive/", ["client/torch/", "client/cli/"], []),
+    ("client/receive/", ["client/c/", "client/torch/", "client/cli/"], []),
+    ("client/c/", ["client/audit/", "client/torch/", "client/cli/"], []),
     ("client/local/", ["client/prefetch/", "client/receive/", "client/torch/", "client/cli/"], []),
     ("client/torch/", ["client/receive/", "client/cli/"], []),
     ("server/rpc/", ["server/storage/", "server/decode/", "server/augment/"], []),
@@ -88,7 +89,8 @@ NAMESPACES = {
     # The public headers.
     "client/": "", "client/prefetch/batch_info.h": "", "client/prefetch/host_loader.h": "",
     "client/prefetch/loader_options.cc": "", "client/prefetch/loader_options.h": "",
-    "client/audit/": "audit", "client/batch_files/": "batch_files", "client/cli/": "cli",
+    "client/audit/": "audit", "client/batch_files/": "batch_files", "client/c/": "c",
+    "client/cli/": "cli",
     "client/diagnosis/": "diagnosis", "client/flags/": "flags", "client/local/": "local",
     "client/prefetch/": "prefetch", "client/receive/": "receive",
     "client/torch/": "device",  # millrace::torch would hide ::torch
@@ -133,7 +135,7 @@ DEPENDENCIES = [
      ["//common/picture/...", "//third_party:cairo"]),
     ("client-rooms-without-torch",
      "//client/diagnosis/... + //client/prefetch/... + //client/audit/... + //client/receive/... + "
-     "//client/cli/... + //client/flags/... + //client/batch_files/...",
+     "//client/c/... + //client/cli/... + //client/flags/... + //client/batch_files/...",
      ["@torch//:torch"]),
     ("server-without-torch", "//server/...",
      ["@torch//:torch", "//client/...", "//trainer/..."]),

@@ -239,6 +239,94 @@ TEST_F(PrefetchLoaderTest, ASlotServesAgainOnlyWhenItsLastLeaseHasDied) {
       << "a batch that is held keeps its bytes";
 }
 
+// Memory for batches of MakePlan(), 64-byte aligned.
+struct alignas(64) Buffer {
+  uint8_t bytes[256] = {};
+};
+
+TEST_F(PrefetchLoaderTest, FillsLentMemoryOnceAndNeverAgain) {
+  options_.offered = std::make_shared<OfferedSlots>();
+  Open(100, {{1, "a", true}});
+  EXPECT_TRUE(fake_->calls().empty()) << "nothing is lent";
+  EXPECT_EQ(options_.offered->Wanted(loader_->window()), 9) << "1 is a spare";
+  absl::Status status = loader_->Next().status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("no memory is offered"));
+
+  std::vector<Buffer> buffers(9);
+  const int wakes = fake_->wakes();
+  for (Buffer& buffer : buffers) {
+    ASSERT_TRUE(options_.offered->Offer(buffer.bytes, 256).ok());
+  }
+  EXPECT_GT(fake_->wakes(), wakes) << "memory is worth a question";
+  EXPECT_EQ(options_.offered->Wanted(loader_->window()), 0);
+  fake_->Tick();
+  CompleteAll();
+  std::vector<std::string> payloads;
+  for (uint64_t step = 0; step < 8; ++step) {
+    ExpectNext({0, step});
+    payloads.push_back(MakeBatch(plan_, {0, step}).payload);
+  }
+  // Their leases are dead. One buffer is left, as large a window as that.
+  fake_->Tick();
+  ASSERT_THAT(fake_->calls(), SizeIs(1));
+  EXPECT_EQ(fake_->calls().begin()->second.steps.step_count, 1);
+  CompleteAll();
+  ExpectNext({0, 8});
+  payloads.push_back(MakeBatch(plan_, {0, 8}).payload);
+  fake_->Tick();
+  EXPECT_TRUE(fake_->calls().empty());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const uint8_t* const bytes = buffers[buffers.size() - 1 - i].bytes;
+    EXPECT_EQ(std::string(bytes, bytes + payloads[i].size()), payloads[i])
+        << "the buffer that was offered last is filled first";
+  }
+  // The same buffers, lent again.
+  for (Buffer& buffer : buffers) {
+    ASSERT_TRUE(options_.offered->Offer(buffer.bytes, 256).ok());
+  }
+  fake_->Tick();
+  CompleteAll();
+  for (uint64_t step = 9; step < 17; ++step) ExpectNext({0, step});
+}
+
+TEST_F(PrefetchLoaderTest, ASeekUsesLentMemoryThatNobodyHasSeenAgain) {
+  options_.offered = std::make_shared<OfferedSlots>();
+  Open(100, {{1, "a", true}});
+  std::vector<Buffer> buffers(9);
+  for (Buffer& buffer : buffers) {
+    ASSERT_TRUE(options_.offered->Offer(buffer.bytes, 256).ok());
+  }
+  fake_->Tick();
+  CompleteAll();
+  ASSERT_TRUE(loader_->Seek({0, 50}).ok());
+  EXPECT_EQ(options_.offered->count(), 9);
+  fake_->Tick();
+  CompleteAll();
+  for (uint64_t step = 50; step < 58; ++step) ExpectNext({0, step});
+  EXPECT_EQ(options_.offered->count(), 1);
+}
+
+TEST_F(PrefetchLoaderTest, LentMemoryIsTheCallersAfterAClose) {
+  options_.offered = std::make_shared<OfferedSlots>();
+  Open(100, {{1, "a", true}});
+  Buffer buffer;
+  ASSERT_TRUE(options_.offered->Offer(buffer.bytes, 256).ok());
+  fake_->Tick();
+  loader_->Close();
+  EXPECT_EQ(options_.offered->count(), 0);
+  EXPECT_TRUE(absl::IsCancelled(options_.offered->Offer(buffer.bytes, 256)));
+}
+
+TEST_F(PrefetchLoaderTest, RefusesLentMemoryTogetherWithAnother) {
+  options_.offered = std::make_shared<OfferedSlots>();
+  options_.read_only_payload = true;
+  const auto loader =
+      NewPrefetchLoader(options_, MakePlan(3),
+                        std::make_unique<FakeTransport>(MakePlan(3)), time_);
+  EXPECT_TRUE(absl::IsInvalidArgument(loader.status())) << loader.status();
+}
+
 TEST_F(PrefetchLoaderTest, BatchesOutliveTheLoader) {
   Open(2, {{1, "a", true}});
   CompleteAll();

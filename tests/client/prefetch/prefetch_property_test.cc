@@ -154,6 +154,31 @@ class CountingAllocator : public SlotAllocator {
   const std::shared_ptr<SlotAllocator> plain_ = NewPlainSlotAllocator();
 };
 
+// Memory that the consumer lends, a fresh buffer for each batch. A buffer that
+// came back is never lent again, so a second filling would change it.
+class Lender {
+ public:
+  // As many as the loader wants, or fewer, but at least one in all.
+  void Lend(OfferedSlots& slots, uint32_t window, uint64_t bytes,
+            std::mt19937& random) {
+    uint32_t count = slots.Wanted(window);
+    if (count > 0 && random() % 4 == 0) count = random() % count;
+    if (slots.count() == 0) count = std::max(1u, count);
+    for (; count > 0; --count) {
+      uint8_t* const buffer = plain_->Allocate(bytes);
+      buffers_.push_back(buffer);
+      ASSERT_TRUE(slots.Offer(buffer, bytes).ok());
+    }
+  }
+  ~Lender() {
+    for (uint8_t* const buffer : buffers_) plain_->Free(buffer, 0);
+  }
+
+ private:
+  const std::shared_ptr<SlotAllocator> plain_ = NewPlainSlotAllocator();
+  std::vector<uint8_t*> buffers_;
+};
+
 class PrefetchPropertyTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
@@ -189,8 +214,14 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
     options.window = 0;
     options.initial_window = 1 + random() % 16;
   }
+  const bool lends = GetParam() % 3 == 2;
+  Lender lender;
   const auto allocator = std::make_shared<CountingAllocator>();
-  options.allocator = allocator;
+  if (lends) {
+    options.offered = std::make_shared<OfferedSlots>();
+  } else {
+    options.allocator = allocator;
+  }
   const int slots = ChooseWindow(options, plan.max_payload_bytes());
   auto loader = NewPrefetchLoader(
       options, plan,
@@ -204,11 +235,16 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
   const uint64_t last_epoch = options.start.epoch + epochs;
   while (expected.epoch < last_epoch) {
     ASSERT_EQ((*loader)->position(), expected);
+    if (lends) {
+      ASSERT_NO_FATAL_FAILURE(lender.Lend(*options.offered, (*loader)->window(),
+                                          plan.max_payload_bytes(), random));
+    }
     absl::StatusOr<HostBatch> batch = (*loader)->Next();
     ASSERT_TRUE(batch.ok()) << batch.status();
     ASSERT_EQ(batch->position, expected);
     held.push_back(*std::move(batch));
-    while (held.size() > most_held) {
+    // The lender keeps what it gets: more than the loader has slots.
+    while (held.size() > most_held + (lends ? 50 : 0)) {
       const HostBatch& oldest = held.front();
       ASSERT_EQ(std::string(oldest.payload.begin(), oldest.payload.end()),
                 MakeBatch(plan, oldest.position).payload);
@@ -224,6 +260,13 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
   EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
   const HostLoader::Stats stats = (*loader)->stats();
   EXPECT_EQ(stats.open_slots, held.size());
+  if (lends) {
+    EXPECT_LE(options.offered->count(), slots + 4);
+    for (const HostBatch& batch : held) {
+      EXPECT_EQ(std::string(batch.payload.begin(), batch.payload.end()),
+                MakeBatch(plan, batch.position).payload);
+    }
+  }
   EXPECT_LE(allocator->most, slots + 4);
   if (!follows) {
     EXPECT_EQ(stats.window_changes, 0);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -190,6 +191,40 @@ TEST_F(ReadyQueueTest, ATimeoutSaysWhatWasWaitedFor) {
   status = queue_.Next().status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status));
   EXPECT_THAT(status.message(), HasSubstr("all 4 slots are held"));
+}
+
+TEST_F(ReadyQueueTest, NextWithinReturnsAtItsTimeWithoutABatch) {
+  EXPECT_EQ(*queue_.NextWithin(absl::ZeroDuration()), std::nullopt);
+  EXPECT_TRUE(waits_.empty()) << "without patience it does not wait";
+  EXPECT_EQ(*queue_.NextWithin(absl::Milliseconds(30)), std::nullopt);
+  EXPECT_THAT(waits_, ElementsAre(absl::Milliseconds(30)));
+  Deliver(0);
+  auto batch = queue_.NextWithin(absl::ZeroDuration());
+  ASSERT_TRUE(batch.ok() && batch->has_value());
+  EXPECT_THAT((*batch)->payload, ElementsAre(0));
+}
+
+TEST_F(ReadyQueueTest, CallsThatWaitForOneBatchShareTheTimeoutOfNext) {
+  queue_.DescribeServers("a: connected", false);
+  for (int call = 0; call < 4; ++call) {
+    const auto batch = queue_.NextWithin(absl::Milliseconds(240));
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(*batch, std::nullopt);
+    // Work of the consumer between two calls is no wait.
+    time_ += absl::Seconds(3);
+  }
+  EXPECT_DOUBLE_EQ(queue_.stats().wait_seconds, 0.96);
+  const absl::Status status =
+      queue_.NextWithin(absl::Milliseconds(240)).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("no batch within 1s"));
+  EXPECT_DOUBLE_EQ(queue_.stats().wait_seconds, 1);
+  // The next wait begins anew, and its parts count for the server together.
+  EXPECT_EQ(*queue_.NextWithin(absl::Milliseconds(500)), std::nullopt);
+  while_waiting_ = [this] { Deliver(0); };
+  ASSERT_TRUE(queue_.NextWithin(absl::Milliseconds(100)).ok());
+  EXPECT_DOUBLE_EQ(queue_.stats().wait_seconds, 1.6);
+  EXPECT_DOUBLE_EQ(queue_.stats().by_server[0].waited_seconds, 0.6);
 }
 
 TEST_F(ReadyQueueTest, CloseEndsAWaitAndWhatComesAfter) {

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "proto/byte_buffer.h"
@@ -49,6 +50,41 @@ TEST(NoAnswerErrorTest, SilenceIsCalledSo) {
               AllOf(HasSubstr("no data server answers at endpoint data:7001"),
                     HasSubstr("data-1: Connection refused"),
                     HasSubstr("data-2: no answer within 5s")));
+}
+
+TEST(AskServersTest, EndsSoonAfterItIsCancelled) {
+  grpc::AsyncGenericService silent;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterAsyncGenericService(&silent);
+  const auto queue = builder.AddCompletionQueue();
+  const auto server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  std::vector<ServerChannel> servers(1);
+  servers[0].channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                           grpc::InsecureChannelCredentials());
+  CancelFlag cancelled{false};
+  std::thread canceller([&cancelled] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    cancelled.store(true);
+  });
+  const auto begun = std::chrono::steady_clock::now();
+  const std::vector<absl::Status> results =
+      AskServers(absl::MakeSpan(servers), "/millrace.v1.DataService/Open", "",
+                 {.timeout = absl::Hours(1), .cancelled = &cancelled},
+                 [](size_t, const std::string&) { return absl::OkStatus(); });
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::minutes(1));
+  ASSERT_EQ(results.size(), 1);
+  EXPECT_TRUE(absl::IsCancelled(results[0])) << results[0];
+  canceller.join();
+  server->Shutdown();
+  queue->Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue->Next(&tag, &ok)) {
+  }
 }
 
 // A server that is busy with other programs' requests. The sentence sent the

@@ -13,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -153,6 +154,13 @@ class FakeHostLoader final : public HostLoader {
           pool->changed.NotifyAll();
         });
     return batch;
+  }
+
+  // Waits as Next() does: nothing that uses this loader is impatient.
+  absl::StatusOr<std::optional<HostBatch>> NextWithin(absl::Duration) override {
+    absl::StatusOr<HostBatch> batch = Next();
+    if (!batch.ok()) return batch.status();
+    return *std::move(batch);
   }
 
   Position position() const override {
