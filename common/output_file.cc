@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -19,11 +20,15 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kStartBytes = 4096;
+constexpr size_t kEndBytes = 4096;
 // More than any line of --step_losses has.
 constexpr size_t kMaxLossLine = 100;
 // Bytes of a ZIP archive's first entry before its name.
 constexpr size_t kZipNameAt = 30;
+// "{}", and the limit of the safetensors library.
+constexpr uint64_t kMinSafetensorsHeader = 2;
+constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+constexpr char kMaxPickleProtocol = 5;
 constexpr char kZip[] = "PK\x03\x04";
 constexpr char kPng[] = "\x89PNG\r\n\x1a\n";
 
@@ -33,9 +38,40 @@ bool Has(absl::string_view start, size_t offset, absl::string_view magic) {
          absl::StartsWith(start.substr(offset), magic);
 }
 
-bool IsJson(absl::string_view start) {
-  start = absl::StripLeadingAsciiWhitespace(start);
-  return absl::StartsWith(start, "{") || absl::StartsWith(start, "[");
+// The first bytes of a file, and the last ones. They overlap in a small file.
+struct Ends {
+  std::string start;
+  std::string end;
+};
+
+// An object, a list of objects or an empty list. Many other languages have
+// brackets at the start of a file: [section], { echo hi; }, [1, 2].
+bool IsJson(const Ends& file) {
+  absl::string_view start = absl::StripLeadingAsciiWhitespace(file.start);
+  const absl::string_view end = absl::StripTrailingAsciiWhitespace(file.end);
+  if (start.empty() || end.empty()) return false;
+  const bool object = start[0] == '{';
+  if (!object && start[0] != '[') return false;
+  if (end.back() != (object ? '}' : ']')) return false;
+  start = absl::StripLeadingAsciiWhitespace(start.substr(1));
+  return absl::StartsWith(start, object ? "\"" : "{") ||
+         absl::StartsWith(start, object ? "}" : "]");
+}
+
+// The length of the header, and its first byte.
+bool IsSafetensors(absl::string_view start) {
+  if (!Has(start, sizeof(uint64_t), "{")) return false;
+  uint64_t length = 0;
+  for (size_t i = sizeof(uint64_t); i-- > 0;) {
+    length = length << 8 | static_cast<uint8_t>(start[i]);
+  }
+  return length >= kMinSafetensorsHeader && length <= kMaxSafetensorsHeader;
+}
+
+// The first instruction names the protocol.
+bool IsPickle(absl::string_view start) {
+  return start.size() > 1 && start[0] == '\x80' && start[1] >= 2 &&
+         start[1] <= kMaxPickleProtocol;
 }
 
 // The name of the first entry of a ZIP archive; empty: no archive.
@@ -68,25 +104,24 @@ bool IsStepLosses(absl::string_view start) {
   }
 }
 
-bool Is(OutputKind kind, absl::string_view start) {
+bool Is(OutputKind kind, const Ends& file) {
+  const absl::string_view start = file.start;
   switch (kind) {
     case OutputKind::kJson:
-      return IsJson(start);
+      return IsJson(file);
     case OutputKind::kStepLosses:
       return IsStepLosses(start);
     case OutputKind::kCheckpoint:
       // The tensors come first, unlike in a file of torch.save.
       return absl::StartsWith(FirstEntry(start), "archive/data/");
     case OutputKind::kTorchWeights:
-      return absl::EndsWith(FirstEntry(start), "/data.pkl") ||
-             Has(start, 0, "\x80");
+      return absl::EndsWith(FirstEntry(start), "/data.pkl") || IsPickle(start);
     case OutputKind::kSafetensors:
-      return Has(start, 8, "{");
+      return IsSafetensors(start);
     case OutputKind::kPng:
       return Has(start, 0, kPng);
     case OutputKind::kSvg:
-      return Has(start, 0, "<") &&
-             (absl::StrContains(start, "<svg") || Has(start, 0, "<?xml"));
+      return Has(start, 0, "<") && absl::StrContains(start, "<svg");
   }
   return false;
 }
@@ -112,7 +147,8 @@ absl::string_view NameOf(OutputKind kind) {
 }
 
 // Empty: unknown.
-absl::string_view Appearance(absl::string_view start) {
+absl::string_view Appearance(const Ends& file) {
+  const absl::string_view start = file.start;
   // The first page of the database holds the number after its head.
   if (Has(start, 16, "\xde\xc0\xef\xbe")) return "an LMDB database";
   if (Has(start, 0, "PAR1")) return "a Parquet file";
@@ -125,7 +161,7 @@ absl::string_view Appearance(absl::string_view start) {
        {OutputKind::kCheckpoint, OutputKind::kTorchWeights,
         OutputKind::kSafetensors, OutputKind::kPng, OutputKind::kJson,
         OutputKind::kSvg}) {
-    if (Is(kind, start)) return NameOf(kind);
+    if (Is(kind, file)) return NameOf(kind);
   }
   if (Has(start, 0, kZip)) return "a ZIP archive";
   const bool text = std::none_of(start.begin(), start.end(), [](char c) {
@@ -143,12 +179,13 @@ absl::Status CheckOutputFile(absl::string_view flag, const std::string& path,
       !S_ISREG(info.st_mode)) {
     return absl::OkStatus();
   }
-  MR_ASSIGN_OR_RETURN(const std::string start,
-                      ReadRegularFileStart(path, kStartBytes));
-  if (start.empty() || Is(kind, start)) return absl::OkStatus();
+  Ends file;
+  MR_ASSIGN_OR_RETURN(file.start, ReadRegularFileStart(path, kEndBytes));
+  MR_ASSIGN_OR_RETURN(file.end, ReadRegularFileEnd(path, kEndBytes));
+  if (file.start.empty() || Is(kind, file)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       flag, "=", path, ": the file exists and is not ", NameOf(kind),
-      " but appears to be ", Appearance(start),
+      " but appears to be ", Appearance(file),
       ", so it is not replaced; name another file, or remove this one first"));
 }
 

@@ -2,8 +2,9 @@
 // output of a flag: --json=photos.lmdb would destroy a dataset. A file of the
 // same kind is the output of an earlier run, and may be replaced.
 //
-// It looks only at the first bytes of the file. It is no check that the path
-// can be written, and no protection against a file that appears later.
+// It looks only at the first and the last bytes of the file. It is no check
+// that the path can be written, and no protection against a file that appears
+// later.
 //
 // Thread-safe. Opens the file for reading, and changes nothing.
 //
@@ -21,13 +22,15 @@
 namespace millrace {
 
 enum class OutputKind {
-  kJson,          // the first byte that is not blank is { or [
+  // {" or {} or [{ or [], with any white space between, and as the last byte
+  // that is not blank the bracket that closes the first one.
+  kJson,
   kStepLosses,    // lines "EPOCH STEP LOSS"
   kCheckpoint,    // libtorch's archive of tensors
   kTorchWeights,  // an archive or a pickle of torch.save
-  kSafetensors,   // a length and a header in JSON
+  kSafetensors,   // a length of 2 B to 100 MB and a header in JSON
   kPng,
-  kSvg,
+  kSvg,  // < and, in the first 4 KiB, <svg
 };
 
 // OK: `path` is empty or absent, an empty file, a folder (which cannot be

@@ -2,14 +2,17 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
+#include "common/unique_fd.h"
 
 namespace millrace {
 namespace {
@@ -19,6 +22,22 @@ absl::Status NoRegularFile(const std::string& path) {
       absl::StrCat(path,
                    " is not a regular file but a folder, a FIFO, a socket or a "
                    "device: name a file"));
+}
+
+// `length` bytes from `from(size of the file)` on.
+template <typename From>
+absl::StatusOr<std::string> ReadPart(const std::string& path, size_t length,
+                                     const From& from) {
+  MR_ASSIGN_OR_RETURN(const int opened, OpenRegularFile(path));
+  const UniqueFd fd(opened);
+  struct stat info = {};
+  if (fstat(fd.get(), &info) != 0) return FileError(errno, "read", path);
+  std::string part(length, 0);
+  const ssize_t got =
+      pread(fd.get(), part.data(), part.size(), from(info.st_size));
+  if (got < 0) return FileError(errno, "read", path);
+  part.resize(static_cast<size_t>(got));
+  return part;
 }
 
 }  // namespace
@@ -44,14 +63,14 @@ absl::Status ReadRegularFile(const std::string& path, std::string* bytes) {
 
 absl::StatusOr<std::string> ReadRegularFileStart(const std::string& path,
                                                  size_t length) {
-  MR_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path));
-  std::string start(length, 0);
-  const ssize_t got = pread(fd, start.data(), start.size(), 0);
-  const int error = errno;
-  close(fd);
-  if (got < 0) return FileError(error, "read", path);
-  start.resize(got);
-  return start;
+  return ReadPart(path, length, [](off_t) -> off_t { return 0; });
+}
+
+absl::StatusOr<std::string> ReadRegularFileEnd(const std::string& path,
+                                               size_t length) {
+  return ReadPart(path, length, [length](off_t size) {
+    return std::max<off_t>(0, size - static_cast<off_t>(length));
+  });
 }
 
 }  // namespace millrace

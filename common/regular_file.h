@@ -31,6 +31,10 @@ absl::Status ReadRegularFile(const std::string& path, std::string* bytes);
 absl::StatusOr<std::string> ReadRegularFileStart(const std::string& path,
                                                  size_t length);
 
+// The last `length` bytes, in the same way.
+absl::StatusOr<std::string> ReadRegularFileEnd(const std::string& path,
+                                               size_t length);
+
 }  // namespace millrace
 
 #endif  // MILLRACE_COMMON_REGULAR_FILE_H_

@@ -38,6 +38,11 @@ constexpr uint32_t kMaxCachePercent = 90;
 constexpr double kMinWeight = 0.01;
 constexpr double kMaxWeight = 100;
 constexpr uint32_t kMaxTimeoutMs = 24 * 3600 * 1000;
+constexpr uint32_t kDefaultSendTimeoutMs = 10'000;
+constexpr uint32_t kDefaultAdmissionTimeoutMs = 5'000;
+constexpr uint32_t kDefaultShutdownGraceMs = 10'000;
+constexpr uint32_t kDefaultBatchTimeoutMs = 2'000;
+constexpr uint32_t kDefaultRequestTimeoutMs = 30'000;
 // Max length of a Unix socket's path in the system.
 constexpr size_t kMaxSocketPath = 107;
 // Code, libraries and gRPC's own buffers: memory in addition to the budget.
@@ -146,6 +151,13 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
   }
   at_most("row_group_cache_percent", config.row_group_cache_percent(),
           kMaxCachePercent, ", because batches need the rest");
+  if (config.has_row_group_cache_percent() &&
+      config.row_group_cache_percent() == 0) {
+    bad("row_group_cache_percent", -1,
+        "row_group_cache_percent is 0: it must be 1 .. ", kMaxCachePercent,
+        ", or left out for ", kDefaultCachePercent,
+        "; Parquet datasets cannot be read without a cache");
+  }
   if (config.max_connections() != 0 &&
       config.max_connections_per_peer() > config.max_connections()) {
     bad("max_connections_per_peer", -1, "max_connections_per_peer is ",
@@ -160,20 +172,29 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
         "`; write an absolute path or @NAME of at most ", kMaxSocketPath,
         " bytes, or off");
   }
-  const std::pair<const char*, uint32_t> timeouts[] = {
-      {"send_timeout_ms", config.send_timeout_ms()},
-      {"admission_timeout_ms", config.admission_timeout_ms()},
-      {"shutdown_grace_ms", config.shutdown_grace_ms()},
-      {"batch_timeout_ms", config.batch_timeout_ms()},
-      {"request_timeout_ms", config.request_timeout_ms()},
+  const std::tuple<const char*, bool, uint32_t, uint32_t> timeouts[] = {
+      {"send_timeout_ms", config.has_send_timeout_ms(),
+       config.send_timeout_ms(), kDefaultSendTimeoutMs},
+      {"admission_timeout_ms", config.has_admission_timeout_ms(),
+       config.admission_timeout_ms(), kDefaultAdmissionTimeoutMs},
+      {"shutdown_grace_ms", config.has_shutdown_grace_ms(),
+       config.shutdown_grace_ms(), kDefaultShutdownGraceMs},
+      {"batch_timeout_ms", config.has_batch_timeout_ms(),
+       config.batch_timeout_ms(), kDefaultBatchTimeoutMs},
+      {"request_timeout_ms", config.has_request_timeout_ms(),
+       config.request_timeout_ms(), kDefaultRequestTimeoutMs},
   };
-  for (const auto& [field, value] : timeouts) {
+  for (const auto& [field, written, value, otherwise] : timeouts) {
     at_most(field, value, kMaxTimeoutMs, " (one day)");
+    if (written && value == 0) {
+      bad(field, -1, field, " is 0: it must be 1 .. ", kMaxTimeoutMs,
+          " (one day), or left out for ", otherwise);
+    }
   }
 }
 
-absl::Duration MillisOr(uint32_t ms, absl::Duration otherwise) {
-  return ms == 0 ? otherwise : absl::Milliseconds(ms);
+absl::Duration MillisOr(bool written, uint32_t ms, uint32_t otherwise) {
+  return absl::Milliseconds(written ? ms : otherwise);
 }
 
 }  // namespace
@@ -304,9 +325,9 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     }
   }
   if (parquet > 0) {
-    const uint32_t percent = config.row_group_cache_percent() == 0
-                                 ? kDefaultCachePercent
-                                 : config.row_group_cache_percent();
+    const uint32_t percent = config.has_row_group_cache_percent()
+                                 ? config.row_group_cache_percent()
+                                 : kDefaultCachePercent;
     settings.parquet_datasets = parquet;
     settings.row_group_cache_percent = percent;
     settings.row_group_cache_bytes = RowGroupCacheBytes(
@@ -314,15 +335,21 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     settings.row_group_cache_bytes_each =
         settings.row_group_cache_bytes / parquet;
   }
-  settings.send_timeout = MillisOr(config.send_timeout_ms(), absl::Seconds(10));
+  settings.send_timeout =
+      MillisOr(config.has_send_timeout_ms(), config.send_timeout_ms(),
+               kDefaultSendTimeoutMs);
   settings.admission_timeout =
-      MillisOr(config.admission_timeout_ms(), absl::Seconds(5));
+      MillisOr(config.has_admission_timeout_ms(), config.admission_timeout_ms(),
+               kDefaultAdmissionTimeoutMs);
   settings.shutdown_grace =
-      MillisOr(config.shutdown_grace_ms(), absl::Seconds(10));
+      MillisOr(config.has_shutdown_grace_ms(), config.shutdown_grace_ms(),
+               kDefaultShutdownGraceMs);
   settings.batch_timeout =
-      MillisOr(config.batch_timeout_ms(), absl::Seconds(2));
+      MillisOr(config.has_batch_timeout_ms(), config.batch_timeout_ms(),
+               kDefaultBatchTimeoutMs);
   settings.request_timeout =
-      MillisOr(config.request_timeout_ms(), absl::Seconds(30));
+      MillisOr(config.has_request_timeout_ms(), config.request_timeout_ms(),
+               kDefaultRequestTimeoutMs);
   settings.max_connections = config.max_connections();
   settings.max_connections_per_peer = config.max_connections_per_peer();
   if (config.local_socket() != "off") {
@@ -443,9 +470,27 @@ std::string DescribeSettings(const ServerSettings& settings,
       machine.open_file_limit > 0 && !warning.empty()) {
     line("WARNING", "", warning);
   }
-  if (settings.local_socket.has_value() && !settings.local_socket->empty()) {
-    line("local socket", *settings.local_socket,
-         "for clients on this machine, which receive batches in shared memory");
+  line("local socket",
+       !settings.local_socket.has_value() ? "off"
+       : settings.local_socket->empty()   ? "abstract"
+                                          : *settings.local_socket,
+       settings.local_socket.has_value()
+           ? "for clients on this machine, which receive batches in shared "
+             "memory; abstract: a unique name in the abstract namespace"
+           : "clients on this machine receive batches over the network");
+  line("synthetic data",
+       settings.refuse_synthetic   ? "refused"
+       : settings.datasets.empty() ? "alone"
+                                   : "served",
+       "for requests that need no dataset, such as millrace bench --synthetic");
+  for (const ServerSettings::Dataset& dataset : settings.datasets) {
+    line("weight", absl::StrCat(dataset.weight),
+         absl::StrCat("of dataset ", dataset.name,
+                      ": its part of the worker threads' time while jobs on "
+                      "several datasets compete"));
+  }
+  for (const std::string& file : settings.operators) {
+    line("operators", "library", CleanText(file, kMaxMistakeBytes));
   }
   return out;
 }

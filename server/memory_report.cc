@@ -100,7 +100,8 @@ std::string DescribeMemory(const pipeline::MemoryUse& use) {
   if (use.more_scratch > 0) {
     Line(&out, "  more threads", FormatByteSize(use.more_scratch),
          use.more_threads == 0
-             ? "no memory for another thread"
+             ? "too little for another thread at this budget; set aside all "
+               "the same"
              : absl::StrCat("up to ", use.more_threads, " more threads, ",
                             use.threads + use.more_threads,
                             " in all, when more threads make batches faster"));

@@ -14,6 +14,7 @@
 #include "client/receive/server_queries.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "proto/bad_sample_hint.h"
 #include "proto/data_service.pb.h"
 #include "proto/error_detail.h"
 #include "trainer/error_text.h"
@@ -163,10 +164,9 @@ absl::Status WithBadSampleAdvice(const absl::Status& error,
                 flag)
           : absl::StrCat(flag, "=FILE with the text `preset: \"", spec.preset(),
                          "\" bad_samples { action: SUBSTITUTE }` (or ZERO)");
-  return WithWords(error, "",
-                   absl::StrCat("; `millrace-data verify` names all damaged "
-                                "samples of a dataset; to train without them: ",
-                                how));
+  return WithWords(
+      error, "",
+      absl::StrCat("; ", kVerifyHint, "; to train without them: ", how));
 }
 
 }  // namespace millrace::trainer

@@ -2,11 +2,11 @@
 
 #include <ATen/Functions.h>
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "common/usage_error.h"
 #include "proto/dtype.h"
 #include "trainer/class_loss.h"
@@ -95,6 +95,27 @@ std::string OtherInputs(const OpenResponse& plan) {
 // The form in which a model of a user's file gets tensors that are no images.
 torch::ScalarType StoredForm(DType dtype) {
   return IsInteger(dtype) || dtype == DTYPE_BOOL ? torch::kLong : torch::kFloat;
+}
+
+// Rows that hold no sample; undefined: there are none.
+torch::Tensor EmptyRows(const Batch& batch) {
+  if (batch.local_valid == batch.rows || !batch.has("valid")) return {};
+  return batch.tensor("valid").logical_not();
+}
+
+// On a device, where the labels of later batches are not checked, a -100 of the
+// data becomes a label that no loss leaves out.
+torch::Tensor Counting(const torch::Tensor& labels, bool checked) {
+  if (!checked || labels.is_cpu()) return labels;
+  return labels.masked_fill(labels.eq(kIgnoredLabel), -1);
+}
+
+// " (sample 17)"; empty: the batch does not tell.
+std::string SampleText(const Batch& batch, int64_t row) {
+  if (!batch.has("sample_index")) return "";
+  const torch::Tensor& samples = batch.tensor("sample_index");
+  if (samples.dim() != 1 || row >= samples.size(0)) return "";
+  return absl::StrCat(" (sample ", samples[row].item<int64_t>(), ")");
 }
 
 }  // namespace
@@ -190,6 +211,9 @@ absl::StatusOr<BatchReader> BatchReader::Make(const OpenResponse& plan,
   reader.form_ = *form;
   reader.ignore_value_ = options.ignore_value;
   reader.classes_given_ = options.classes > 0 && y->num_classes() == 0;
+  reader.checks_labels_ = options.loss != losses::LossKind::kTorchScript &&
+                          form->classes > 0 &&
+                          form->kind != losses::TargetForm::kValues;
   reader.to_planes_ = !options.channels_last;
   reader.target_channels_last_ = y->sample_shape_size() == 3 &&
                                  !LiesInPlanes(plan, *y) &&
@@ -246,12 +270,39 @@ torch::Tensor BatchReader::Input(const Batch& batch) const {
   return x;
 }
 
-absl::Status BatchReader::LabelError(const c10::IndexError& error,
+absl::Status BatchReader::LabelError(const LabelOutsideClasses& error,
                                      absl::string_view what) const {
-  const std::string message = error.what_without_backtrace();
+  const absl::Status status =
+      absl::InvalidArgumentError(absl::StrCat(what, ": ", error.what()));
+  return classes_given_ ? UsageError(status) : status;
+}
+
+void BatchReader::CheckLabels(const torch::Tensor& labels,
+                              const torch::Tensor& ignored,
+                              const Batch& batch) const {
+  if (!checks_labels_ || labels.numel() == 0) return;
+  if (!labels.is_cpu() && std::exchange(labels_seen_, true)) return;
+  torch::Tensor counted = labels;
+  if (ignored.defined()) counted = counted.masked_fill(ignored, 0);
+  if (const torch::Tensor empty = EmptyRows(batch); empty.defined()) {
+    counted = counted.masked_fill(
+        labels.dim() == 3 ? empty.view({-1, 1, 1}) : empty, 0);
+  }
+  const auto [least, most] = at::aminmax(counted);
+  if (least.item<int64_t>() >= 0 && most.item<int64_t>() < classes()) return;
+  const torch::Tensor place =
+      counted.lt(0).logical_or(counted.ge(classes())).nonzero()[0].cpu();
+  const int64_t row = place[0].item<int64_t>();
+  torch::Tensor label = labels;
+  for (int64_t i = 0; i < place.numel(); ++i) {
+    label = label[place[i].item<int64_t>()];
+  }
+  const int64_t value = label.item<int64_t>();
   std::string help =
-      classes_given_
-          ? std::string("give --classes a number above the largest label")
+      value < 0 ? "class indices begin with 0: correct the labels of the "
+                  "dataset, or name another --target"
+      : classes_given_
+          ? "give --classes a number above the largest label"
           : absl::StrCat(
                 "the dataset declares ", classes(),
                 " classes: correct its labels, or name another --target");
@@ -260,35 +311,49 @@ absl::Status BatchReader::LabelError(const c10::IndexError& error,
         "if that value marks pixels without a class, give it to "
         "--ignore_value, otherwise ",
         help);
+  } else if (value == kIgnoredLabel) {
+    help = absl::StrCat(kIgnoredLabel,
+                        " marks only the rows of a batch that hold no sample: "
+                        "leave samples without a class out of the dataset, or "
+                        "correct their labels");
   }
-  const absl::Status status = absl::InvalidArgumentError(absl::StrCat(
-      what, ": the target ", target_, " has a label outside of its ", classes(),
-      " classes, 0 to ", classes() - 1, " (", absl::StripSuffix(message, "."),
-      "); ", help));
-  return classes_given_ ? UsageError(status) : status;
+  throw LabelOutsideClasses(
+      absl::StrCat("the target ", target_, " has the label ", value, " in row ",
+                   row, SampleText(batch, row), ", outside of its ", classes(),
+                   " classes, 0 to ", classes() - 1, "; ", help));
 }
 
 torch::Tensor BatchReader::Target(const Batch& batch) const {
   torch::Tensor y = batch.tensor(target_);
   switch (form_.kind) {
-    case losses::TargetForm::kClasses:
-      return y.to(torch::kLong);
+    case losses::TargetForm::kClasses: {
+      const torch::Tensor labels = y.to(torch::kLong);
+      CheckLabels(labels, torch::Tensor(), batch);
+      return Counting(labels, checks_labels_);
+    }
     case losses::TargetForm::kOneHot: {
-      const torch::Tensor labels = y.to(torch::kLong).unsqueeze(1);
-      // Rows without a sample have no class. Other labels outside of the
-      // classes are refused, as cross entropy does.
-      const torch::Tensor empty = labels.eq(kIgnoredLabel);
-      return at::zeros({y.size(0), form_.classes},
-                       y.options().dtype(torch::kFloat))
-          .scatter_(1, labels.masked_fill(empty, 0),
-                    empty.logical_not().to(torch::kFloat));
+      const torch::Tensor labels = y.to(torch::kLong);
+      CheckLabels(labels, torch::Tensor(), batch);
+      const torch::Tensor zeros = at::zeros({y.size(0), form_.classes},
+                                            y.options().dtype(torch::kFloat));
+      // Rows without a sample have no class.
+      const torch::Tensor empty = EmptyRows(batch);
+      if (!empty.defined()) return zeros.scatter_(1, labels.unsqueeze(1), 1);
+      return zeros.scatter_(1, labels.masked_fill(empty, 0).unsqueeze(1),
+                            empty.logical_not().to(torch::kFloat).unsqueeze(1));
     }
     case losses::TargetForm::kPixelClasses: {
       // One channel, at any position.
       const torch::Tensor classes =
           y.to(torch::kLong).reshape({y.size(0), form_.height, form_.width});
-      if (!ignore_value_.has_value()) return classes;
-      return classes.masked_fill(classes.eq(*ignore_value_), kIgnoredLabel);
+      if (!ignore_value_.has_value()) {
+        CheckLabels(classes, torch::Tensor(), batch);
+        return Counting(classes, checks_labels_);
+      }
+      const torch::Tensor ignored = classes.eq(*ignore_value_);
+      CheckLabels(classes, ignored, batch);
+      return Counting(classes, checks_labels_)
+          .masked_fill(ignored, kIgnoredLabel);
     }
     case losses::TargetForm::kValues:
       break;

@@ -7,15 +7,17 @@
 // It decides by the plan, not by names. The target is the tensor with classes;
 // if there is none, the mask. The input is the one remaining tensor, or the one
 // image among several. When that is ambiguous it refuses and does not guess.
+//
+// Not thread-safe: Target() notes that it has checked labels on a device.
 
 #ifndef MILLRACE_TRAINER_BATCH_READER_H_
 #define MILLRACE_TRAINER_BATCH_READER_H_
 
-#include <c10/util/Exception.h>
 #include <torch/types.h>
 
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,13 @@
 #include "trainer/models/model.h"
 
 namespace millrace::trainer {
+
+// A row with a sample has a label that is no number of a class. The message
+// names the target, the label, the row and what to do.
+class LabelOutsideClasses : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 class BatchReader {
  public:
@@ -61,12 +70,16 @@ class BatchReader {
   const std::string& target() const { return target_; }
 
   torch::Tensor Input(const Batch& batch) const;
+  // For a built-in loss throws LabelOutsideClasses for a class index of a row
+  // with a sample that is below 0 or not below classes(); -100 is no exception,
+  // because it marks only rows without a sample. Reading the labels would stop
+  // a device, so there only the first batch is checked; libtorch's kernels fail
+  // for the labels of later batches. A user's loss gets every label as it is.
   torch::Tensor Target(const Batch& batch) const;
 
-  // For an `error` of Target(), or of a loss that was given it, because a label
-  // is outside of the classes. InvalidArgument: "<what>: ...", with the flag
-  // that helps. It is a UsageError() when --classes gave the number of classes.
-  absl::Status LabelError(const c10::IndexError& error,
+  // For an `error` of Target(). InvalidArgument: "<what>: ...". It is a
+  // UsageError() when --classes gave the number of classes.
+  absl::Status LabelError(const LabelOutsideClasses& error,
                           absl::string_view what) const;
 
   // A sample's shape for the trainer's own models.
@@ -82,12 +95,19 @@ class BatchReader {
  private:
   BatchReader() = default;
 
+  // Throws LabelOutsideClasses. `labels`: int64 of any shape with the batch's
+  // rows. `ignored`: labels that do not count; may be undefined.
+  void CheckLabels(const torch::Tensor& labels, const torch::Tensor& ignored,
+                   const Batch& batch) const;
+
   std::string input_;
   std::string target_;
   std::vector<std::string> class_names_;
   losses::TargetForm form_;
   std::optional<int64_t> ignore_value_;
   bool classes_given_ = false;         // by Options, not by the data
+  bool checks_labels_ = false;         // class indices for a built-in loss
+  mutable bool labels_seen_ = false;   // a batch on a device was checked
   bool channels_last_ = false;         // input is [rows, H, W, C]
   bool target_channels_last_ = false;  // the same for an image as target
   bool to_planes_ = false;

@@ -29,10 +29,22 @@ namespace {
 
 constexpr int64_t kFormat = 2;
 
+absl::Status NotWhole(const std::string& path, absl::string_view why) {
+  return absl::DataLossError(absl::StrCat(
+      path, " is not a whole checkpoint of this trainer: ", why,
+      "; resume from a copy of it or from an earlier checkpoint, or begin "
+      "anew without --resume"));
+}
+
 absl::Status Damaged(const std::string& path, const std::exception& error) {
+  return NotWhole(path, TorchSentence(error));
+}
+
+absl::Status OnlyWeights(const std::string& path) {
   return absl::DataLossError(absl::StrCat(
       path,
-      " is not a whole checkpoint of this trainer: ", TorchMessage(error)));
+      " holds weights and is no checkpoint of this trainer: to start from "
+      "these weights, give the file to --init_weights instead of --resume"));
 }
 
 // Entries of a checkpoint are stored, not compressed. The exception is the
@@ -41,9 +53,7 @@ bool IsTypes(const weights::ZipEntry& entry) {
   return absl::StrContains(entry.name, "/code/");
 }
 
-absl::Status CheckEntries(absl::string_view archive) {
-  MR_ASSIGN_OR_RETURN(const std::vector<weights::ZipEntry> entries,
-                      weights::ParseZip(archive));
+absl::Status CheckEntries(const std::vector<weights::ZipEntry>& entries) {
   for (const weights::ZipEntry& entry : entries) {
     if (!entry.compressed || IsTypes(entry)) continue;
     return absl::DataLossError(
@@ -52,17 +62,35 @@ absl::Status CheckEntries(absl::string_view archive) {
   return absl::OkStatus();
 }
 
+bool HasEntry(const std::vector<weights::ZipEntry>& entries,
+              absl::string_view name) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [name](const weights::ZipEntry& entry) {
+                       return absl::EndsWith(entry.name, name);
+                     });
+}
+
+// An archive of torch.save: unlike a checkpoint, it defines no types and no
+// constants.
+bool IsOfTorchSave(const std::vector<weights::ZipEntry>& entries) {
+  return HasEntry(entries, "/data.pkl") && !HasEntry(entries, "/constants.pkl");
+}
+
 // Opens the file and compares its checksums.
 absl::StatusOr<std::unique_ptr<const FileMap>> OpenWhole(
     const std::string& path) {
   // Tells a missing file and a folder from a damaged one.
   MR_RETURN_IF_ERROR(CheckReadable(path));
   MR_ASSIGN_OR_RETURN(std::unique_ptr<const FileMap> file, FileMap::Open(path));
-  if (const absl::Status whole = CheckEntries(file->bytes()); !whole.ok()) {
-    return absl::DataLossError(absl::StrCat(
-        path, " is not a whole checkpoint of this trainer: ", whole.message(),
-        "; resume from a copy of it or from an earlier checkpoint, or begin "
-        "anew without --resume"));
+  const absl::StatusOr<std::vector<weights::ZipEntry>> entries =
+      weights::ParseZip(file->bytes());
+  if (!entries.ok()) {
+    if (absl::EndsWith(path, ".safetensors")) return OnlyWeights(path);
+    return NotWhole(path, entries.status().message());
+  }
+  if (IsOfTorchSave(*entries)) return OnlyWeights(path);
+  if (const absl::Status whole = CheckEntries(*entries); !whole.ok()) {
+    return NotWhole(path, whole.message());
   }
   return file;
 }
@@ -96,7 +124,11 @@ uint64_t ReadCount(torch::serialize::InputArchive& archive,
 // Throws libtorch's exceptions.
 absl::StatusOr<CheckpointInfo> InfoOf(torch::serialize::InputArchive& archive,
                                       const std::string& path) {
-  if (const int64_t format = ReadInt(archive, "format"); format != kFormat) {
+  c10::IValue format_value;
+  if (!archive.try_read("format", format_value)) {
+    return NotWhole(path, "it has no entry \"format\"");
+  }
+  if (const int64_t format = format_value.toInt(); format != kFormat) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, " has the checkpoint format ", format, "; this version reads ",
         kFormat,

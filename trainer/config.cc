@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/flag_needs.h"
 #include "common/status_macros.h"
@@ -229,6 +230,11 @@ absl::Status TrainerConfig::Validate() const {
     MR_RETURN_IF_ERROR(ParseProfileSteps(*profile_steps).status());
   }
   return absl::OkStatus();
+}
+
+std::string TrainerConfig::AuditFile(uint32_t rank) const {
+  if (audit_dir.empty()) return "";
+  return absl::StrFormat("%s/rank-%05d.mraudit", audit_dir, rank);
 }
 
 absl::StatusOr<ProfiledSteps> ParseProfileSteps(const std::string& text) {

@@ -138,6 +138,9 @@ struct TrainerConfig {
 
   // InvalidArgument names the flag.
   absl::Status Validate() const;
+
+  // A rank's audit log; empty without --audit_dir.
+  std::string AuditFile(uint32_t rank) const;
 };
 
 // "FROM-TO" or one number, from 1; InvalidArgument names --profile_steps.

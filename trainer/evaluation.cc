@@ -155,6 +155,7 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(models::Classifier& model,
       (form.kind == losses::TargetForm::kPixelClasses || yes_no);
   PixelScores pixels(std::max<int64_t>(form.channels, 1), device);
   absl::Status evaluated;
+  uint64_t step = 0;  // of the evaluation, for messages
   try {
     torch::NoGradGuard no_grad;
     model.eval();
@@ -164,6 +165,7 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(models::Classifier& model,
       if (!evaluated.ok() || absl::IsOutOfRange(batch.status())) break;
       evaluated = batch.status();
       if (!evaluated.ok()) break;
+      step = batch->position.step;
       if (batch->rows == 0)
         continue;  // all rows of this batch belong to other ranks
       const torch::Tensor logits = options_.precision.Run(
@@ -192,9 +194,10 @@ absl::StatusOr<Evaluation::Result> Evaluation::Run(models::Classifier& model,
       sums[2] += static_cast<double>(batch->local_valid);
     }
     model.train();
-  } catch (const c10::IndexError& error) {
-    return reader_.LabelError(error,
-                              absl::StrCat("evaluating on ", options_.dataset));
+  } catch (const LabelOutsideClasses& error) {
+    return reader_.LabelError(
+        error,
+        absl::StrCat("evaluating on ", options_.dataset, ", step ", step + 1));
   } catch (const losses::TargetError& error) {
     return UsageError(absl::InvalidArgumentError(
         absl::StrCat("evaluating on ", options_.dataset, ": ", error.what())));

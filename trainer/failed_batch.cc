@@ -1,9 +1,9 @@
 #include "trainer/failed_batch.h"
 
-#include <unistd.h>
-
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,13 +12,24 @@
 #include "absl/strings/str_join.h"
 #include "client/batch_files/batch_files.h"
 #include "client/receive/open_host_loader.h"
-#include "common/atomic_file.h"
 #include "common/program/report.h"
+#include "common/shell_word.h"
 #include "common/status_macros.h"
+#include "common/write_target.h"
 #include "trainer/files.h"
 
 namespace millrace::trainer {
 namespace {
+
+// Of one position, in one folder of --failed_batch.
+constexpr int kMaxFolders = 100;
+
+// " --position=0:17 --rank=1 --world=4"
+std::string PlaceFlags(const HostLoaderOptions& options) {
+  return absl::StrCat(" --position=", options.start.epoch, ":",
+                      options.start.step, " --rank=", options.rank,
+                      " --world=", options.world_size);
+}
 
 // "image: 3 NaN and 0 infinite, the first in row 5"
 std::string Wrong(const batch_files::BatchArray& array) {
@@ -27,6 +38,24 @@ std::string Wrong(const batch_files::BatchArray& array) {
   return absl::StrCat(array.name, ": ", array.look.nans, " NaN and ",
                       array.look.infinities, " infinite, the first in row ",
                       *row);
+}
+
+// Writes the batch to the folder `first`, or where that exists to `first`-2 and
+// so on, because the files there may be the user's own. A restarted job that
+// fails at the same step again leaves its batch as it is. Returns the folder.
+absl::StatusOr<std::string> Place(
+    const std::vector<batch_files::BatchArray>& arrays, const std::string& json,
+    const std::string& first) {
+  absl::Status written;
+  for (int i = 1; i <= kMaxFolders; ++i) {
+    const std::string place = i == 1 ? first : absl::StrCat(first, "-", i);
+    if (batch_files::HasBatchFiles(arrays, json, place)) return place;
+    written = batch_files::WriteBatchFiles(
+        arrays, json, place, batch_files::Folder::kIsNew, "--failed_batch=DIR");
+    if (written.ok()) return place;
+    if (!absl::IsAlreadyExists(written)) break;
+  }
+  return written;
 }
 
 absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
@@ -39,16 +68,8 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const OpenResponse& plan = loader->plan();
 
-  MR_RETURN_IF_ERROR(MakeFolders(folder));
-  const std::string place =
-      absl::StrCat(folder, "/epoch-", position.epoch, "-step-", position.step,
-                   "-rank-", options.rank);
-  const std::string json_path = place + "/batch.json";
-  // A restarted job fails at the same step again.
-  unlink(json_path.c_str());
-  MR_RETURN_IF_ERROR(batch_files::MakeBatchFolder(place, "--failed_batch=DIR"));
-  MR_ASSIGN_OR_RETURN(const std::vector<batch_files::BatchArray> arrays,
-                      batch_files::WriteBatchArrays(batch, place));
+  const std::vector<batch_files::BatchArray> arrays =
+      batch_files::ArraysOf(batch);
   std::vector<std::string> wrong;
   for (const batch_files::BatchArray& array : arrays) {
     if (std::string text = Wrong(array); !text.empty()) {
@@ -69,16 +90,20 @@ absl::StatusOr<std::string> SaveFailedBatch(HostLoaderOptions options,
   json.Add("pipeline", "",
            absl::string_view(plan.resolved_spec().ShortDebugString()));
   json.AddJson("tensors", batch_files::ToJson(arrays));
-  MR_RETURN_IF_ERROR(WriteFileAtomically(json_path, json.Json() + "\n"));
+  MR_RETURN_IF_ERROR(MakeFolders(folder));
+  MR_ASSIGN_OR_RETURN(
+      const std::string place,
+      Place(arrays, json.Json() + "\n",
+            absl::StrCat(folder, "/epoch-", position.epoch, "-step-",
+                         position.step, "-rank-", options.rank)));
   return absl::StrCat(
       "its batch is in ", place, " (",
       wrong.empty() ? "all of its numbers are finite"
                     : absl::StrJoin(wrong, "; "),
       "); to refetch it with the random choices of each row: millrace replay "
       "--run=",
-      json_path, " --position=", position.epoch, ":", position.step,
-      " --rank=", options.rank, " --world=", options.world_size,
-      " --output=", place, ".replay");
+      ShellWord(place + "/batch.json"), PlaceFlags(options),
+      " --output=", ShellWord(place + ".replay"));
 }
 
 }  // namespace
@@ -93,14 +118,27 @@ std::string KeepFailedBatch(const HostLoaderOptions& options,
       absl::FailedPreconditionError("--failed_batch is not given");
   if (!folder.empty()) kept = SaveFailedBatch(options, folder);
   if (kept.ok()) return *kept;
-  return absl::StrCat(
-      "its batch is not saved (", kept.status().message(),
-      "); to fetch it: millrace replay --position=", options.start.epoch, ":",
-      options.start.step, " --rank=", options.rank,
-      " --world=", options.world_size, " --output=DIR",
-      config.train_subset.empty() && config.eval_subset.empty()
-          ? " and the flags of this run, or --run=ITS_AUDIT_LOG"
-          : " --run=ITS_AUDIT_LOG (no flag of replay names a subset)");
+  return absl::StrCat("its batch is not saved (", kept.status().message(),
+                      "); ", HowToFetch(options, config));
+}
+
+std::string HowToFetch(const HostLoaderOptions& options,
+                       const TrainerConfig& config) {
+  const std::string file = !config.json.empty() && !IsSpecialFile(config.json)
+                               ? config.json
+                               : config.AuditFile(options.rank);
+  if (!file.empty()) {
+    return absl::StrCat("to fetch it: millrace replay --run=", ShellWord(file),
+                        PlaceFlags(options), " --output=DIR");
+  }
+  if (config.train_subset.empty() && config.eval_subset.empty()) {
+    return absl::StrCat("to fetch it: millrace replay", PlaceFlags(options),
+                        " --output=DIR and the flags of this run that name the "
+                        "data");
+  }
+  return "to see it, run again with --failed_batch=DIR (no flag of `millrace "
+         "replay` names a subset, and without --json and --audit_dir no file "
+         "of this run does)";
 }
 
 }  // namespace millrace::trainer

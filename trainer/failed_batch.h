@@ -19,14 +19,20 @@
 namespace millrace::trainer {
 
 // Writes batch.json and a .npy for each tensor to
-// FOLDER/epoch-E-step-S-rank-R/, as `millrace replay` does, and replaces the
-// files of an earlier failure there. FOLDER is --failed_batch, or else lies
-// beside --checkpoint. `options.start` is the position. Returns a clause for
-// the error message of the step: where the batch is and which numbers are
-// wrong, or why the batch is not saved, and the command that fetches it. The
-// timeouts of `options` bound the time.
+// FOLDER/epoch-E-step-S-rank-R/, as `millrace replay` does. If that folder
+// exists and has other content, its name gets a suffix (-2): nothing is
+// replaced. FOLDER is --failed_batch, or else lies beside --checkpoint.
+// `options.start` is the position. Returns a clause for the error message of
+// the step: where the batch is and which numbers are wrong, or why the batch is
+// not saved, and the command that fetches it. The timeouts of `options` bound
+// the time.
 std::string KeepFailedBatch(const HostLoaderOptions& options,
                             const TrainerConfig& config);
+
+// The clause for a batch that is not saved: the command that fetches it, with
+// the file of the run that names the data, or what to do without such a file.
+std::string HowToFetch(const HostLoaderOptions& options,
+                       const TrainerConfig& config);
 
 }  // namespace millrace::trainer
 

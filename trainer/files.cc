@@ -119,6 +119,41 @@ absl::Status CheckReadable(const std::string& path) {
   return absl::OkStatus();
 }
 
+bool IsEmptyFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+         info.st_size == 0;
+}
+
+absl::Status CheckFolder(absl::string_view flag, const std::string& path) {
+  std::string at = path;
+  while (true) {
+    while (at.size() > 1 && absl::EndsWith(at, "/")) at.pop_back();
+    struct stat info;
+    if (stat(at.c_str(), &info) == 0) {
+      if (S_ISDIR(info.st_mode)) {
+        return access(at.c_str(), W_OK | X_OK) == 0
+                   ? absl::OkStatus()
+                   : FileError(errno, "write", at);
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, "=", path, ": ", at,
+                       " is a file; name a folder, which need not exist"));
+    }
+    if (errno != ENOENT && errno != ENOTDIR) {
+      return FileError(errno, "write", at);
+    }
+    if (lstat(at.c_str(), &info) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, "=", path, ": ", at,
+                       " is a link to nothing; make the folder that it leads "
+                       "to, or name another folder"));
+    }
+    if (at == "." || at == "/") return FileError(ENOENT, "write", path);
+    at = FolderOf(at);
+  }
+}
+
 absl::Status MakeFolders(const std::string& path) {
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string part = path.substr(0, slash);

@@ -34,6 +34,7 @@ struct Child {
   std::vector<char*> environment_pointers;
   pid_t pid = -1;
   bool running = false;
+  int stopped_by = 0;  // signal, such as SIGSTOP; 0: the process runs
 };
 
 uint32_t RankOf(const LaunchOptions& options, uint32_t local_rank) {
@@ -93,6 +94,20 @@ std::string HowItEnded(int status) {
                         strsignal(signal), ")");
   }
   return absl::StrCat("failed with exit code ", WEXITSTATUS(status));
+}
+
+// Sets `stopped_by`. A process that is stopped answers no other rank.
+void NoteStops(std::vector<Child>& children) {
+  for (Child& child : children) {
+    siginfo_t info = {};
+    while (child.running &&
+           waitid(P_PID, static_cast<id_t>(child.pid), &info,
+                  WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
+           info.si_pid == child.pid) {
+      child.stopped_by = info.si_code == CLD_STOPPED ? info.si_status : 0;
+      info = {};
+    }
+  }
 }
 
 void SignalAll(const std::vector<Child>& children, int signal) {
@@ -196,6 +211,20 @@ absl::Status RunRanks(const LaunchOptions& options) {
           "rank ", RankOf(options, rank), " of ", options.ranks * options.nodes,
           " (process ", child.pid, ") ", HowItEnded(status),
           "; the other ranks were stopped. See its log above for the reason"));
+      NoteStops(children);
+      for (uint32_t other = 0; other < options.ranks; ++other) {
+        const Child& silent = children[other];
+        if (!silent.running || silent.stopped_by == 0) continue;
+        ended = absl::InternalError(absl::StrCat(
+            "rank ", RankOf(options, other), " of ",
+            options.ranks * options.nodes, " (process ", silent.pid,
+            ") was paused by signal ", silent.stopped_by, " (",
+            strsignal(silent.stopped_by),
+            ") and answered no other rank; then rank ", RankOf(options, rank),
+            " (process ", child.pid, ") ", HowItEnded(status),
+            ". The launcher stopped the other ranks. See the log above"));
+        break;
+      }
       if (EndedByUsage(status)) mistake.Update(ended);
       if (result.ok()) stop(std::move(ended));
     }

@@ -37,8 +37,8 @@ struct LaunchOptions {
 };
 
 // Returns when all ranks have ended. Internal: a rank failed; the message names
-// the first one. It is a UsageError when a rank ended with 2. Cancelled: a
-// signal stopped the run.
+// the first one, and before it a rank that a signal had paused. It is a
+// UsageError when a rank ended with 2. Cancelled: a signal stopped the run.
 absl::Status RunRanks(const LaunchOptions& options);
 
 }  // namespace millrace::trainer

@@ -65,6 +65,7 @@ int Main(const std::vector<std::string>& arguments) {
   if (const absl::Status level = CheckLogLevel(); !level.ok()) {
     return Fail(level);
   }
+  IgnoreWriteSignals();
   const bool launched = std::getenv("MILLRACE_LAUNCHED") != nullptr;
   const absl::StatusOr<TrainFlags> flags = ParseTrainFlags(arguments, launched);
   if (!flags.ok()) return Fail(flags.status());
@@ -77,7 +78,6 @@ int Main(const std::vector<std::string>& arguments) {
   }
 
   const TrainerConfig& config = flags->config;
-  IgnoreWriteSignals();
   // Never destroyed: a launcher's SIGTERM that arrives while this rank ends
   // must not replace its exit code.
   static program::StopSignals& stop = *new program::StopSignals;

@@ -132,6 +132,8 @@ class TrainingRun {
   absl::Status CheckReplaced() const;
   // The files and the folders of the flags do not stand in each other's way.
   absl::Status CheckOutputs() const;
+  // Files can be made in the folders of the flags.
+  absl::Status CheckFolders() const;
   absl::Status OpenData();
   absl::Status StartLosses();
   absl::Status StartAudit();
@@ -202,6 +204,20 @@ absl::Status TrainingRun::CheckOutputs() const {
        {"--failed_batch", config_.failed_batch, "", ""}});
 }
 
+absl::Status TrainingRun::CheckFolders() const {
+  // Each rank writes into them, perhaps on a machine of its own; TensorBoard's
+  // folder has only files of rank 0.
+  for (const auto& [flag, path] :
+       {std::pair("--audit_dir", &config_.audit_dir),
+        std::pair("--profile", &config_.profile),
+        std::pair("--failed_batch", &config_.failed_batch),
+        std::pair("--tensorboard", &config_.tensorboard)}) {
+    const bool mine = env_.rank == 0 || path != &config_.tensorboard;
+    if (mine && !path->empty()) MR_RETURN_IF_ERROR(CheckFolder(flag, *path));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TrainingRun::SetUp() {
   if (env_.rank == 0) {
     MR_RETURN_IF_ERROR(CheckOutputs());
@@ -215,12 +231,12 @@ absl::Status TrainingRun::SetUp() {
       if (!path.empty()) MR_RETURN_IF_ERROR(CheckWritable(path));
     }
     // An earlier run's summary is not taken for that of a run that fails before
-    // it has one, or is killed.
-    if (!config_.json.empty()) MR_RETURN_IF_ERROR(RemoveOldFile(config_.json));
+    // it has one, or is killed. An empty file, as mktemp makes one, is none.
+    if (!config_.json.empty() && !IsEmptyFile(config_.json)) {
+      MR_RETURN_IF_ERROR(RemoveOldFile(config_.json));
+    }
   }
-  if (!config_.profile.empty()) {
-    MR_RETURN_IF_ERROR(MakeFolders(config_.profile));
-  }
+  MR_RETURN_IF_ERROR(CheckFolders());
   // Spinning threads of several ranks on the same cores slow each other down. A
   // value of OMP_NUM_THREADS that the user set stays.
   if (!GetEnvironmentVariable("OMP_NUM_THREADS").has_value()) {
@@ -362,6 +378,14 @@ absl::Status TrainingRun::MakeModelAndOptimizer() {
         models::TrainableParameters(*model_);
     const OpenResponse& plan = data_.loader->plan();
     const optim::BatchGroups groups(plan.steps_per_epoch(), config_.accumulate);
+    if (config_.accumulate > plan.steps_per_epoch() && env_.rank == 0) {
+      MR_LOG(WARNING) << "--accumulate=" << config_.accumulate
+                      << " is more than the "
+                      << CountText(plan.steps_per_epoch(), "batch", "batches")
+                      << " of an epoch: an optimiser step combines batches of "
+                         "one epoch only, so --accumulate="
+                      << plan.steps_per_epoch() << " has the same effect";
+    }
     auto updater = std::make_unique<optim::Updater>(
         optim::UpdaterOptions(config_, groups), trained, device_);
     if (!resume_.file.empty()) {

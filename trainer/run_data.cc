@@ -4,7 +4,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/receive/server_queries.h"
 #include "common/count_text.h"
@@ -105,8 +104,7 @@ absl::Status OpenTraining(const TrainerConfig& config, const RankEnv& env,
   options.expected_plan_hash = resume.info.plan_hash;
   options.expected_fingerprint = resume.info.fingerprint;
   if (!config.audit_dir.empty() && !data.done) {
-    data.audit_file =
-        absl::StrFormat("%s/rank-%05d.mraudit", config.audit_dir, env.rank);
+    data.audit_file = config.AuditFile(env.rank);
     options.audit_file = data.audit_file;
   }
   absl::StatusOr<std::unique_ptr<DataLoader>> opened =

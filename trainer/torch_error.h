@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace millrace::trainer {
 
@@ -25,15 +27,19 @@ inline std::string TorchMessage(const std::exception& error) {
 }
 
 // The line of the message that states the error: the last one of a TorchScript
-// module's traceback, otherwise the first.
+// module's traceback, otherwise the first. Without the advice that libtorch's
+// ZIP reader adds.
 inline std::string TorchSentence(const std::exception& error) {
   const std::string message = TorchMessage(error);
   const std::vector<absl::string_view> lines =
       absl::StrSplit(message, '\n', absl::SkipWhitespace());
   if (lines.empty()) return message;
-  return std::string(absl::StrContains(message, "TorchScript interpreter")
-                         ? lines.back()
-                         : lines.front());
+  if (absl::StrContains(message, "TorchScript interpreter")) {
+    return std::string(lines.back());
+  }
+  absl::string_view line = absl::StripAsciiWhitespace(lines.front());
+  line = line.substr(0, line.find(". This is an internal miniz error"));
+  return std::string(absl::StripSuffix(line, ":"));
 }
 
 // "<what> failed: ...", Internal.

@@ -133,7 +133,7 @@ absl::StatusOr<bool> TrainingStep::Run(const Batch& batch) {
     parts_.timer.Enter(monitoring::StepPart::kOther);
     group_batches_ = 0;
     return true;
-  } catch (const c10::IndexError& error) {
+  } catch (const LabelOutsideClasses& error) {
     return parts_.reader.LabelError(
         error, absl::StrCat("training at ", At(batch.position)));
   } catch (const losses::TargetError& error) {

@@ -67,10 +67,11 @@ class TrainingStep {
   // Trains on the batch. True when its group is complete: the weights have
   // changed. After an error Updater::interrupted() says whether the weights are
   // still those before the step. InvalidArgument: a label is outside of the
-  // classes. FailedPrecondition: the loss is NaN or infinite (only on the CPU;
-  // on a device CheckLosses() finds it); then no rank has changed its weights.
-  // ResourceExhausted: the device has no memory left; the message recommends a
-  // batch size. Unavailable: another rank is missing.
+  // classes, or the loss cannot learn a value. FailedPrecondition: the loss is
+  // NaN or infinite (only on the CPU; on a device CheckLosses() finds it); then
+  // no rank has changed its weights. ResourceExhausted: the device has no
+  // memory left; the message recommends a batch size. Unavailable: another rank
+  // is missing.
   absl::StatusOr<bool> Run(const Batch& batch);
 
   // Drops the batches of an incomplete group: the model is as before the first

@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/count_text.h"
 #include "common/status_macros.h"
 
 namespace millrace::audit {
@@ -122,8 +123,9 @@ absl::Status Checker::Gather() {
       if (attempt.world == 0) attempt.world = run.world_size();
       if (attempt.world != run.world_size()) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "start ", run.attempt(), " has logs of ", attempt.world,
-            " ranks and of ", run.world_size(), " ranks (", segment.file,
+            "start ", run.attempt(), " has logs of ",
+            CountText(attempt.world, "rank"), " and of ",
+            CountText(run.world_size(), "rank"), " (", segment.file,
             "); every start of a job needs its own number"));
       }
       const uint64_t from = run.epoch() * steps_ + run.step();
@@ -137,10 +139,11 @@ absl::Status Checker::Gather() {
       result_.AddProblem(absl::StrCat(
           "damaged: ", DamageText(file.segments[0].file, *file.damaged_at)));
     } else if (file.skipped_bytes > 0) {
-      result_.notes.push_back(
-          absl::StrCat(file.segments.empty() ? "a log" : file.segments[0].file,
-                       " has ", file.skipped_bytes,
-                       " bytes that are not a record: a write was cut short"));
+      result_.notes.push_back(absl::StrCat(
+          file.segments.empty() ? "a log" : file.segments[0].file, " has ",
+          CountText(file.skipped_bytes, "byte"),
+          " outside the records: a write was cut short, as when a process is "
+          "killed; its step does not count"));
     }
   }
   if (first == nullptr) {
@@ -245,7 +248,10 @@ void Checker::Clip() {
       };
       for (Piece piece : found->second.pieces) {
         const uint64_t to = std::min(piece.to, until);
-        result_.superseded += piece.to - std::max(to, piece.from);
+        // At the end of the last start nothing came again.
+        if (bound != kEnd) {
+          result_.superseded += piece.to - std::max(to, piece.from);
+        }
         if (piece.from >= until) continue;
         if (piece.from > next) lost(piece.from);
         piece.to = to;
@@ -310,8 +316,8 @@ void Checker::Judge() {
     if (epoch.samples != expected) {
       epoch.proof = AuditEpoch::kWrong;
       result_.AddProblem(absl::StrCat("epoch ", epoch.epoch, " had ",
-                                      epoch.samples, " samples instead of ",
-                                      expected));
+                                      CountText(epoch.samples, "sample"),
+                                      " instead of ", expected));
       continue;
     }
     epoch.proof = AuditEpoch::kCounted;

@@ -57,7 +57,7 @@ struct AuditPart {
 struct AuditResult {
   AuditRun run;  // of any segment: plan and spec are those of all
   uint64_t attempts = 0;
-  // Records, and how many of them a later start replaced.
+  // Records, and how many of them a later start or a seek back replaced.
   uint64_t records = 0;
   uint64_t superseded = 0;
   std::vector<AuditEpoch> epochs;

@@ -8,17 +8,22 @@
 #include <set>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/file_error.h"
 #include "common/json_text.h"
+#include "common/new_file.h"
 #include "common/program/report.h"
+#include "common/regular_file.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 
 namespace millrace::batch_files {
 namespace {
+
+constexpr char kBatchJson[] = "batch.json";
 
 // A file name for a tensor. The server chooses tensor names, so they may
 // contain anything.
@@ -51,28 +56,74 @@ std::string ToJson(const BatchArray& array) {
   return one.Json();
 }
 
-}  // namespace
+bool Exists(const std::string& path) {
+  struct stat info = {};
+  return lstat(path.c_str(), &info) == 0;
+}
 
-absl::Status MakeBatchFolder(const std::string& path, absl::string_view flag) {
-  if (mkdir(path.c_str(), 0777) == 0) return absl::OkStatus();
-  const int error = errno;
-  struct stat there;
-  if (error != EEXIST || stat(path.c_str(), &there) != 0) {
-    return FileError(error, "create the folder", path);
-  }
-  if (!S_ISDIR(there.st_mode)) {
+absl::Status CheckNamesAreFree(absl::Span<const BatchArray> arrays,
+                               const std::string& folder,
+                               absl::string_view flag) {
+  if (Exists(absl::StrCat(folder, "/", kBatchJson))) {
     return absl::AlreadyExistsError(
-        absl::StrCat(path, " exists and is not a folder; give another ", flag));
+        absl::StrCat(folder, " already contains a batch; give another ", flag));
   }
-  if (access((path + "/batch.json").c_str(), F_OK) == 0) {
+  for (const BatchArray& array : arrays) {
+    const std::string path = absl::StrCat(folder, "/", array.file);
+    if (!Exists(path)) continue;
     return absl::AlreadyExistsError(
-        absl::StrCat(path, " already contains a batch; give another ", flag));
+        absl::StrCat(path, " exists and is not replaced; give another ", flag));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<BatchArray>> WriteBatchArrays(
-    const HostBatch& batch, const std::string& folder) {
+// The files and the folder that a call has created. Removes them at its end,
+// unless they are kept.
+class NewFiles {
+ public:
+  explicit NewFiles(std::string folder) : folder_(std::move(folder)) {}
+  ~NewFiles() {
+    for (const std::string& path : paths_) unlink(path.c_str());
+    if (made_folder_) rmdir(folder_.c_str());
+  }
+  NewFiles(const NewFiles&) = delete;
+  NewFiles& operator=(const NewFiles&) = delete;
+
+  absl::Status MakeFolder(Folder state, absl::string_view flag) {
+    made_folder_ = mkdir(folder_.c_str(), 0777) == 0;
+    if (made_folder_) return absl::OkStatus();
+    const int error = errno;
+    struct stat there = {};
+    if (error != EEXIST ||
+        (state == Folder::kMayExist && stat(folder_.c_str(), &there) != 0)) {
+      return FileError(error, "create the folder", folder_);
+    }
+    if (state == Folder::kIsNew) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(folder_, " exists; give another ", flag));
+    }
+    if (S_ISDIR(there.st_mode)) return absl::OkStatus();
+    return absl::AlreadyExistsError(absl::StrCat(
+        folder_, " exists and is not a folder; give another ", flag));
+  }
+  absl::Status Add(const std::string& path, absl::Status written) {
+    if (written.ok()) paths_.push_back(path);
+    return written;
+  }
+  void Keep() {
+    paths_.clear();
+    made_folder_ = false;
+  }
+
+ private:
+  const std::string folder_;
+  bool made_folder_ = false;
+  std::vector<std::string> paths_;
+};
+
+}  // namespace
+
+std::vector<BatchArray> ArraysOf(const HostBatch& batch) {
   std::vector<BatchArray> arrays;
   std::set<std::string> taken;
   for (const TensorHeader& tensor : batch.header.tensors()) {
@@ -103,10 +154,40 @@ absl::StatusOr<std::vector<BatchArray>> WriteBatchArrays(
   for (BatchArray& array : arrays) {
     array.file = FileName(array.name, taken);
     array.look = LookAt(array.dtype, array.data);
-    MR_RETURN_IF_ERROR(WriteNpy(absl::StrCat(folder, "/", array.file),
-                                array.dtype, array.shape, array.data));
   }
   return arrays;
+}
+
+absl::Status WriteBatchFiles(absl::Span<const BatchArray> arrays,
+                             const std::string& json, const std::string& folder,
+                             Folder state, absl::string_view flag) {
+  NewFiles files(folder);
+  MR_RETURN_IF_ERROR(files.MakeFolder(state, flag));
+  MR_RETURN_IF_ERROR(CheckNamesAreFree(arrays, folder, flag));
+  for (const BatchArray& array : arrays) {
+    const std::string path = absl::StrCat(folder, "/", array.file);
+    MR_RETURN_IF_ERROR(
+        files.Add(path, WriteNpy(path, array.dtype, array.shape, array.data)));
+  }
+  const std::string path = absl::StrCat(folder, "/", kBatchJson);
+  MR_RETURN_IF_ERROR(files.Add(path, WriteNewFile(path, {json})));
+  files.Keep();
+  return absl::OkStatus();
+}
+
+bool HasBatchFiles(absl::Span<const BatchArray> arrays, const std::string& json,
+                   const std::string& folder) {
+  // One byte more than the text: a longer file differs.
+  const absl::StatusOr<std::string> there = ReadRegularFileStart(
+      absl::StrCat(folder, "/", kBatchJson), json.size() + 1);
+  if (!there.ok() || *there != json) return false;
+  return std::all_of(arrays.begin(), arrays.end(), [&](const BatchArray& one) {
+    struct stat info = {};
+    return lstat(absl::StrCat(folder, "/", one.file).c_str(), &info) == 0 &&
+           S_ISREG(info.st_mode) &&
+           static_cast<uint64_t>(info.st_size) ==
+               NpyHeader(one.dtype, one.shape).size() + one.data.size();
+  });
 }
 
 std::optional<uint64_t> FirstBadRow(const BatchArray& array) {

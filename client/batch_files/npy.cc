@@ -1,15 +1,13 @@
 #include "client/batch_files/npy.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/file_error.h"
+#include "common/new_file.h"
 #include "proto/dtype.h"
 #include "proto/half_float.h"
 
@@ -101,16 +99,10 @@ std::string NpyHeader(DType dtype, const std::vector<int64_t>& shape) {
 absl::Status WriteNpy(const std::string& path, DType dtype,
                       const std::vector<int64_t>& shape,
                       absl::Span<const uint8_t> data) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  const std::string header = NpyHeader(dtype, shape);
-  file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  file.write(reinterpret_cast<const char*>(data.data()),
-             static_cast<std::streamsize>(data.size()));
-  file.close();
-  if (file) return absl::OkStatus();
-  const int error = errno == 0 ? EIO : errno;
-  return FileError(error, "write", path);
+  return WriteNewFile(
+      path, {NpyHeader(dtype, shape),
+             absl::string_view(reinterpret_cast<const char*>(data.data()),
+                               data.size())});
 }
 
 TensorLook LookAt(DType dtype, absl::Span<const uint8_t> data) {

@@ -26,7 +26,8 @@ namespace millrace::batch_files {
 // The bytes before the elements; a multiple of 64. `dtype` must be known.
 std::string NpyHeader(DType dtype, const std::vector<int64_t>& shape);
 
-// `data` holds the elements.
+// `data` holds the elements. Errors as WriteNewFile() (common/new_file.h): the
+// file must not exist.
 absl::Status WriteNpy(const std::string& path, DType dtype,
                       const std::vector<int64_t>& shape,
                       absl::Span<const uint8_t> data);

@@ -64,7 +64,7 @@ HostLoaderOptions OptionsFor(const AuditFilesOptions& options,
                              const AuditRun& run) {
   HostLoaderOptions loader = options.loader;
   loader.spec = run.resolved_spec();
-  loader.epochs = 1;
+  loader.epochs = 0;
   loader.window = 2;
   return loader;
 }
@@ -75,6 +75,30 @@ absl::StatusOr<HostBatch> BatchAt(HostLoaderOptions options, Position position,
   MR_ASSIGN_OR_RETURN(*loader, OfRequest(receive::OpenHostLoader(options)));
   return (*loader)->Next();
 }
+
+// Refetches batches of ranks. Steps of one rank in a row come from one loader:
+// a new one would ask all servers again, and name those that it leaves out
+// again.
+class Refetcher {
+ public:
+  // The batch stays valid until the next call.
+  absl::StatusOr<HostBatch> BatchAt(const HostLoaderOptions& options,
+                                    Position position) {
+    if (loader_ == nullptr || options.rank != options_.rank ||
+        options.world_size != options_.world_size ||
+        options.verify_payload != options_.verify_payload) {
+      options_ = options;
+      loader_ = nullptr;
+      return cli::BatchAt(options, position, &loader_);
+    }
+    MR_RETURN_IF_ERROR(loader_->Seek(position));
+    return loader_->Next();
+  }
+
+ private:
+  HostLoaderOptions options_;
+  std::unique_ptr<HostLoader> loader_;
+};
 
 BadSamplePolicy::Action PolicyOf(const audit::AuditResult& result) {
   return result.run.resolved_spec().bad_samples().action();
@@ -96,6 +120,7 @@ absl::Status Compare(const AuditFilesOptions& options,
   const uint64_t wanted = std::min(options.compare, all);
   uint64_t before = 0;  // records of earlier parts
   uint64_t next = 0;
+  Refetcher refetcher;
   for (const audit::AuditPart& part : result->parts) {
     const AuditRun& run = part.segment.run;
     for (; next < wanted; ++next) {
@@ -117,9 +142,8 @@ absl::Status Compare(const AuditFilesOptions& options,
       loader_options.expected_plan_hash = run.plan_hash();
       loader_options.expected_fingerprint = run.fingerprint();
       loader_options.verify_payload = logged.payload_xxh3 != 0;
-      std::unique_ptr<HostLoader> loader;
       MR_ASSIGN_OR_RETURN(const HostBatch batch,
-                          BatchAt(loader_options, position, &loader));
+                          refetcher.BatchAt(loader_options, position));
       MR_ASSIGN_OR_RETURN(const audit::AuditRecord here,
                           audit::RecordOf(batch.header, batch.payload));
       ++compared->steps;
@@ -154,16 +178,17 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
     return absl::OkStatus();
   }
   std::optional<uint64_t> all;
+  Refetcher refetcher;
   for (audit::AuditEpoch& epoch : result->epochs) {
     if (epoch.proof != audit::AuditEpoch::kCounted) continue;
     if (!all.has_value()) all = audit::SumOfAllSamples(run.samples_per_epoch());
     HostLoaderOptions loader_options = OptionsFor(options, run);
     loader_options.spec.set_last_batch(LAST_BATCH_PARTIAL);
     loader_options.expected_fingerprint = run.fingerprint();
-    std::unique_ptr<HostLoader> loader;
     MR_ASSIGN_OR_RETURN(
         const HostBatch rest,
-        BatchAt(loader_options, {epoch.epoch, run.steps_per_epoch()}, &loader));
+        refetcher.BatchAt(loader_options,
+                          {epoch.epoch, run.steps_per_epoch()}));
     MR_ASSIGN_OR_RETURN(const audit::AuditRecord dropped,
                         audit::RecordOf(rest.header, rest.payload));
     if (dropped.samples == run.dropped_per_epoch() &&
@@ -187,18 +212,30 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
 std::string UnfinishedText(const audit::AuditResult& result, uint64_t complete,
                            uint64_t expected) {
   const uint64_t steps = result.run.steps_per_epoch();
+  const Position& begin = result.begin;
   const Position& end = result.end;
-  std::string text =
-      absl::StrCat("the job is not finished: ", complete, " of ", expected,
-                   " epochs ", complete == 1 ? "is" : "are", " complete");
-  if (result.begin != Position()) {
-    absl::StrAppend(&text, ", the logs begin at epoch ", result.begin.epoch,
-                    " step ", result.begin.step);
+  // The step before epoch `epoch` step `step`, which is not the first one.
+  const auto before = [steps](const Position& position) {
+    return position.step > 0 ? absl::StrCat("epoch ", position.epoch, " step ",
+                                            position.step - 1)
+                             : absl::StrCat("epoch ", position.epoch - 1,
+                                            " step ", steps - 1);
+  };
+  std::string missing;
+  if (begin != Position()) {
+    absl::StrAppend(&missing, ", and the steps from epoch 0 step 0 to ",
+                    before(begin), " are missing at the beginning");
   }
-  absl::StrAppend(&text, ", and the steps from epoch ", end.epoch, " step ",
-                  end.step, " to epoch ", end.epoch + expected - complete - 1,
-                  " step ", steps - 1, " are missing at the end");
-  return text;
+  if (end.epoch < expected) {
+    absl::StrAppend(&missing, ", and the steps from epoch ", end.epoch,
+                    " step ", end.step, " to ", before({expected, 0}),
+                    " are missing at the end");
+  }
+  return absl::StrCat(
+      end.epoch < expected ? "the job is not finished: "
+                           : "the logs do not show the whole job: ",
+      complete, " of ", CountText(expected, "epoch"),
+      complete == 1 || expected == 1 ? " is" : " are", " complete", missing);
 }
 
 absl::string_view ProofText(const audit::AuditEpoch& epoch, bool zeros) {

@@ -574,7 +574,9 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   const std::string best = BestSetting(rows);
   if (best.empty()) {
     if (!first_error.ok()) return first_error;
-    return absl::CancelledError("interrupted before the first round ended");
+    return absl::CancelledError(
+        "interrupted before the first measurement of the sweep ended, so there "
+        "are no figures");
   }
   const std::string loaded = DataText(spec);
   const std::string few = FewBatchesNote(rows);

@@ -205,6 +205,12 @@ absl::Status RunDoctor(absl::Span<const std::string> arguments) {
         absl::StrCat("--run and --compare both name ", run_path,
                      ": give the summaries of two runs")));
   }
+  if (run_path.empty() && !before_path.empty()) {
+    return UsageError(absl::InvalidArgumentError(
+        absl::StrCat("--compare names one run, ", before_path,
+                     ": give the summary of the other run too: --compare ",
+                     before_path, " AFTER.json")));
+  }
   if (run_path.empty()) {
     return UsageError(absl::InvalidArgumentError(
         "flag --run=SUMMARY.json is missing; train "

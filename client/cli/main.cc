@@ -14,6 +14,7 @@
 #include "common/program/exit_code.h"
 #include "common/standard_output.h"
 #include "common/version.h"
+#include "proto/bad_sample_hint.h"
 #include "proto/error_detail.h"
 #include "proto/flag_hint.h"
 #include "proto/library_logs.h"
@@ -49,7 +50,8 @@ program::CommandTable::Row Row(const std::string& name,
             const absl::Status status = run(rest);
             if (status.ok()) return Printed("millrace " + name);
             return Conclude("millrace " + name,
-                            WithOwnFlag(status, {"outputs", "last_batch"}));
+                            WithBadSampleHint(WithOwnFlag(
+                                status, {"outputs", "last_batch"})));
           }};
 }
 
@@ -87,6 +89,7 @@ int Main(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   millrace::HoldStandardStreams();
+  millrace::IgnoreWriteSignals();
   millrace::SetMallocThresholds();
   millrace::RouteLibraryLogs();
   return millrace::cli::Main({argv + 1, argv + argc});

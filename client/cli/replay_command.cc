@@ -2,10 +2,8 @@
 // tensors, samples, and the random choices for each sample.
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,16 +73,6 @@ ExplainBatchResponse FromBatch(
   return response;
 }
 
-absl::Status WriteText(const std::string& path, const std::string& text) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat(
-      "cannot write ", path, ": ", std::strerror(errno == 0 ? EIO : errno)));
-}
-
 struct ReplayFlags {
   SpecFlags spec;
   std::string position;
@@ -123,6 +111,13 @@ absl::Status Replay(ReplayFlags& given) {
           "--compression out"));
     }
     if (!given.world.has_value()) given.world = run->world_size;
+    if (!given.rank.has_value() && *given.world > 0 &&
+        run->rank >= *given.world) {
+      return UsageError(absl::InvalidArgumentError(absl::StrCat(
+          "flag --world=", *given.world, ": the file of --run is of rank ",
+          run->rank, " of ", run->world_size,
+          "; give --rank=N too, or leave --world out")));
+    }
     if (!given.rank.has_value()) given.rank = run->rank;
     options = given.spec.MakeOptions();
     options.spec = run->spec;
@@ -172,13 +167,8 @@ absl::Status Replay(ReplayFlags& given) {
   MR_ASSIGN_OR_RETURN(const HostBatch batch, loader->Next());
   const BatchHeader& header = batch.header;
 
-  const absl::Status folder =
-      batch_files::MakeBatchFolder(given.output, "--output=DIR");
-  // The user must give another folder.
-  if (absl::IsAlreadyExists(folder)) return UsageError(folder);
-  MR_RETURN_IF_ERROR(folder);
-  MR_ASSIGN_OR_RETURN(const std::vector<batch_files::BatchArray> arrays,
-                      batch_files::WriteBatchArrays(batch, given.output));
+  const std::vector<batch_files::BatchArray> arrays =
+      batch_files::ArraysOf(batch);
   absl::StatusOr<ExplainBatchResponse> explained =
       absl::UnimplementedError("--explain=false");
   if (given.explain && header.rows() == 0) {
@@ -210,8 +200,12 @@ absl::Status Replay(ReplayFlags& given) {
   json.AddJson("tensors", batch_files::ToJson(arrays));
   json.AddJson("drawn", batch_files::DrawnJson(explained->drawn()));
   json.AddJson("samples", batch_files::ExplainedRowsJson(*explained));
-  MR_RETURN_IF_ERROR(
-      WriteText(given.output + "/batch.json", json.Json() + "\n"));
+  const absl::Status written = batch_files::WriteBatchFiles(
+      arrays, json.Json() + "\n", given.output, batch_files::Folder::kMayExist,
+      "--output=DIR");
+  // The user must give another folder.
+  if (absl::IsAlreadyExists(written)) return UsageError(written);
+  MR_RETURN_IF_ERROR(written);
 
   std::vector<std::vector<std::string>> table = {
       {"TENSOR", "TYPE", "SHAPE", "MIN", "MAX", "NAN", "INF", "FILE"}};

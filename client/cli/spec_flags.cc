@@ -7,6 +7,8 @@
 #include "client/receive/endpoint.h"
 #include "client/receive/server_queries.h"
 #include "common/clean_text.h"
+#include "common/count_text.h"
+#include "common/nearest_divisors.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
@@ -126,11 +128,12 @@ absl::Status OfRequest(absl::Status answer) {
 
 absl::Status CheckShares(const PipelineSpec& spec, uint32_t world) {
   if (world == 0 || spec.batch_size() % world == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("flag --world=", world, ": ", spec.batch_size(),
-                   " samples of a global batch (--batch_size) cannot be shared "
-                   "equally by ",
-                   world, " ranks"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "flag --world=", world, ": ", CountText(spec.batch_size(), "sample"),
+      " of a global batch (--batch_size) cannot be shared equally "
+      "by ",
+      CountText(world, "rank"), "; the nearest sizes that divide it: ",
+      NearestDivisorsText(spec.batch_size(), world)));
 }
 
 absl::Status CheckRank(uint32_t rank, uint32_t world) {

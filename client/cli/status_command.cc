@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/message_json.h"
@@ -28,6 +30,18 @@ namespace {
 
 // Of an id, which is random: enough to tell clients apart.
 constexpr size_t kClientChars = 16;
+// More than an IPv6 address with a port has.
+constexpr size_t kAddressChars = 64;
+
+// The server names a client without an id by its address and port. The port, at
+// the end, tells such clients apart.
+std::string ClientText(absl::string_view client) {
+  if (absl::ConsumePrefix(&client, "ipv4:") ||
+      absl::ConsumePrefix(&client, "ipv6:")) {
+    return std::string(client.substr(0, kAddressChars));
+  }
+  return std::string(client.substr(0, kClientChars));
+}
 
 std::string Uptime(double seconds) {
   return absl::FormatDuration(
@@ -152,8 +166,8 @@ std::string ServersText(const std::vector<receive::ServerStatus>& servers,
     }
     for (const ClientShare& client : s.clients()) {
       clients.push_back(
-          {client.client().substr(0, kClientChars), client.peer(),
-           client.dataset(), absl::StrFormat("%.1f s", client.worker_seconds()),
+          {ClientText(client.client()), client.peer(), client.dataset(),
+           absl::StrFormat("%.1f s", client.worker_seconds()),
            absl::StrFormat("%.0f %%", 100 * client.recent_share()),
            absl::StrCat(client.active_streams()), server.address});
     }

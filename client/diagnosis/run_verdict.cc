@@ -342,9 +342,16 @@ void AddRanks(const RunSummary& run, double data, double allreduce,
     return;
   }
   if (allreduce < kRanksWait) return;
-  std::vector<std::string> advice = {absl::StrCat(
-      "average gradients less often: ",
-      run.has_flag("accumulate") ? "a larger --accumulate" : "--accumulate=4")};
+  std::vector<std::string> advice;
+  // With one optimiser step in an epoch a larger group of batches has no
+  // effect.
+  const uint64_t epochs = run.epoch_seconds.size();
+  if (epochs == 0 || run.steps > epochs) {
+    advice.push_back(absl::StrCat("average gradients less often: ",
+                                  run.has_flag("accumulate")
+                                      ? "a larger --accumulate"
+                                      : "--accumulate=4"));
+  }
   if (const auto larger = LargerBatch(run)) {
     advice.push_back(absl::StrCat(
         "do more work between two averages: --batch_size=", *larger));

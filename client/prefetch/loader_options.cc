@@ -20,10 +20,10 @@ absl::Status LoaderOptions::Validate() const {
   constexpr uint32_t kMaxWindow = 1 << 16;
   if (window == 1 || window > kMaxWindow) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a window of ", window,
-                     " batches; give 0 for a window that adapts to "
-                     "measurements, or 2 to ",
-                     kMaxWindow));
+        absl::StrCat("window=", window,
+                     " is outside the limits: give 0 for a window that adapts "
+                     "to measurements, or 2 to ",
+                     kMaxWindow, " batches"));
   }
   if (window != 0 && initial_window != 0) {
     return absl::InvalidArgumentError(absl::StrCat(

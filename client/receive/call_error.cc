@@ -28,6 +28,10 @@ constexpr absl::string_view kClosedAtOnce[] = {
 // The reason when the bytes on a new connection were not HTTP/2.
 constexpr absl::string_view kNoHttp2 = "parsing HTTP/2";
 
+// The reason when the other side accepted the connection and sent nothing.
+constexpr absl::string_view kNothingCame =
+    "connection attempt timed out before receiving SETTINGS frame";
+
 // Part of gRPC's message about a message beyond the receiver's limit. This
 // client has no limit, so that message is the request.
 constexpr absl::string_view kTooLarge = "larger than max";
@@ -99,6 +103,12 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes,
             "--max_connections_per_peer: then its log names the limit, and "
             "refused_connections of `millrace status` counts")),
         prefetch::ConnectionDoubt::kLost);
+  }
+  if (absl::EndsWith(message, kNothingCame)) {
+    return absl::UnavailableError(absl::StrCat(
+        "the connection was accepted, and nothing came over it: the server is "
+        "stopped (SIGSTOP, a debugger) or gets no CPU time (",
+        kNothingCame, ")"));
   }
   if (absl::StrContains(message, kNoHttp2)) {
     return prefetch::WithDoubt(error, prefetch::ConnectionDoubt::kDamaged);

@@ -85,8 +85,8 @@ std::vector<std::string> DatasetFiles::Warnings() const {
                       }),
         ", but all files are read as one dataset: name the files of one part"));
   }
-  // A single partition was chosen intentionally.
-  if (partitions.size() > 1) {
+  // A single partition has columns without their values, too.
+  if (!partitions.empty()) {
     warnings.push_back(
         absl::StrCat("the values in the names of its folders (",
                      FirstOf({partitions.begin(), partitions.end()}, ", ",

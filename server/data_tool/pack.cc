@@ -238,9 +238,9 @@ int RunPack(const Args& args, std::ostream& out) {
             "Format of the input");
   flags.Add("input", &options.input, "DIR", "Folder of the original files");
   flags
-      .Add("split", &options.split, "train|test",
-           "idx: pair of files to pack; imagefolder: folder inside the input "
-           "to pack")
+      .Add("split", &options.split, "NAME",
+           "idx: pair of files to pack, train or test; imagefolder: name of "
+           "the folder inside the input to pack, such as train or val")
       .Default("idx: train; imagefolder: the input itself");
   flags.Add("skip_bad", &options.skip_bad, "",
             "imagefolder: skip damaged images, keep classes without images, "

@@ -20,6 +20,7 @@
 #include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "proto/bad_sample_hint.h"
 #include "proto/flag_hint.h"
 #include "proto/output_names.h"
 #include "proto/spec_text.h"
@@ -380,7 +381,8 @@ int RunPreview(const Args& args, std::ostream& out) {
   const absl::Status checked =
       UsageError(CheckFlags(given, flags.Given("batch_size")));
   if (!checked.ok()) return Report("preview", checked);
-  return Report("preview", Preview(given, flags.Given("samples"), out));
+  return Report("preview",
+                WithBadSampleHint(Preview(given, flags.Given("samples"), out)));
 }
 
 }  // namespace millrace::data_tool

@@ -1,11 +1,11 @@
 #include "server/plan/epoch_steps.h"
 
 #include <algorithm>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 #include "common/logging.h"
+#include "common/nearest_divisors.h"
 #include "proto/flag_hint.h"
 
 namespace millrace::plan {
@@ -38,19 +38,10 @@ absl::Status EpochSteps::CheckWorld(uint32_t world) const {
         "the world size is 0: a job has at least one rank");
   }
   if (batch_size_ % world == 0) return absl::OkStatus();
-  // Finds the nearest divisors below and above.
-  uint64_t below = std::min<uint64_t>(world, batch_size_);
-  while (batch_size_ % below != 0) --below;
-  std::string nearest = absl::StrCat(below);
-  if (world < batch_size_) {
-    uint64_t above = uint64_t{world} + 1;
-    while (batch_size_ % above != 0) ++above;
-    absl::StrAppend(&nearest, " and ", above);
-  }
   return absl::InvalidArgumentError(absl::StrCat(
       "world size ", world, " does not divide batch_size ", batch_size_,
       " (the global batch): the nearest world sizes that divide it are ",
-      nearest));
+      NearestDivisorsText(batch_size_, world)));
 }
 
 absl::StatusOr<StepRows> EpochSteps::Rows(uint64_t step, uint32_t rank,

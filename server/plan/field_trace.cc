@@ -73,16 +73,7 @@ class Tracer {
         return absl::OkStatus();
       default:
         trace_.dtype = field_.dtype();
-        trace_.why_not_fixed = absl::StrCat(
-            HoldsBytes(field_)
-                ? "holds strings, bytes or lists of variable length"
-                : "is a list of variable length, even where all of its lists "
-                  "are equally long",
-            ", and ragged tensors are not supported yet: a column of "
-            "fixed-size lists, in pyarrow pa.list_(pa.",
-            DTypeName(field_.dtype()), "(), N), is served as a tensor",
-            HoldsBytes(field_) ? absl::StrCat("; ", BytesAsImages(field_))
-                               : "");
+        trace_.why_not_fixed = WhyRagged(field_);
         return absl::OkStatus();
     }
   }

@@ -1,12 +1,14 @@
 #include "server/plan/resolve.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/clean_text.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 #include "proto/flag_hint.h"
@@ -122,28 +124,120 @@ DType DefaultWireType(const Field& field, const FieldTrace& trace) {
              : trace.dtype;
 }
 
+// Fields or columns that cannot be tensors for the same reason.
+struct Missing {
+  bool columns = false;  // left out of the dataset's fields
+  std::vector<absl::string_view> names;
+  std::string reason;
+};
+
+void AddMissing(bool column, absl::string_view name, std::string reason,
+                std::vector<Missing>& groups) {
+  const auto same =
+      std::find_if(groups.begin(), groups.end(), [&](const Missing& group) {
+        return group.columns == column && group.reason == reason;
+      });
+  if (same != groups.end()) {
+    same->names.push_back(name);
+  } else {
+    groups.push_back({column, {name}, std::move(reason)});
+  }
+}
+
+std::string TextOf(const Missing& group) {
+  const bool one = group.names.size() == 1;
+  return absl::StrCat(group.columns ? "column" : "field", one ? " " : "s ",
+                      absl::StrJoin(group.names, ", "), one ? "" : ", each",
+                      group.columns || !one ? ": " : " ", group.reason);
+}
+
+// A status on the wire has at most 1200 bytes (proto/grpc_status.h) and is cut
+// at its end, where the remedy is. This message leaves room for a prefix.
+constexpr size_t kMaxMissingBytes = 1100;
+constexpr size_t kMaxRemedyBytes = 600;
+constexpr size_t kMinReasonsBytes = 300;
+
+// The reasons in at most `room` bytes. Names without a reason stand for those
+// that do not fit.
+std::string ReasonsOf(const std::vector<Missing>& groups, size_t room) {
+  constexpr size_t kNamesBytes = 120;
+  std::vector<std::string> texts;
+  size_t all = 0;
+  for (const Missing& group : groups) {
+    texts.push_back(TextOf(group));
+    all += texts.back().size() + 2;
+  }
+  std::vector<std::string> shown;
+  std::vector<absl::string_view> rest;
+  size_t used = all <= room ? 0 : kNamesBytes;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    used += texts[i].size() + 2;
+    if (used <= room) {
+      shown.push_back(std::move(texts[i]));
+    } else {
+      used -= texts[i].size() + 2;
+      rest.insert(rest.end(), groups[i].names.begin(), groups[i].names.end());
+    }
+  }
+  if (!rest.empty()) {
+    shown.push_back(
+        absl::StrCat("and without a reason here: ", absl::StrJoin(rest, ", ")));
+  }
+  return CleanText(absl::StrJoin(shown, "; "), room);
+}
+
+// "To do without, list the outputs: ...", with as many fields as fit.
+std::string Remedy(const PipelineSpec& spec,
+                   const std::vector<Missing>& groups) {
+  bool label = false;
+  for (const Missing& group : groups) {
+    label |= std::any_of(group.names.begin(), group.names.end(), &IsLabelName);
+  }
+  std::vector<absl::string_view> fields;
+  size_t bytes = 0;
+  for (const Output& output : spec.outputs()) {
+    label &= !IsLabelName(output.field());
+    bytes += ListOutputs({output.field()}).size() - ListOutputs({}).size();
+    if (!fields.empty() && bytes > kMaxRemedyBytes) continue;
+    fields.push_back(output.field());
+  }
+  const bool all = fields.size() == static_cast<size_t>(spec.outputs_size());
+  return absl::StrCat(
+      ". To do without", label ? " (the batch then has no label)" : "",
+      all ? ""
+          : absl::StrCat(" (here the first ", fields.size(), " of the ",
+                         spec.outputs_size(), " other fields)"),
+      ", ", ListOutputs(fields));
+}
+
 // Names every field that cannot be a tensor, and says how to make a tensor of
 // it or how to leave it out. A field is never left out silently.
 absl::Status FieldsWouldBeMissing(const DatasetInfo& info,
                                   const PipelineSpec& spec,
-                                  const std::vector<std::string>& missing) {
-  const std::string reasons = absl::StrJoin(missing, "; ");
+                                  const std::vector<Missing>& groups) {
   if (spec.outputs_size() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "outputs: dataset ", info.name(),
-        " has no field that becomes a tensor of fixed shape; ", reasons));
+    return absl::InvalidArgumentError(
+        absl::StrCat("outputs: dataset ", info.name(),
+                     " has no field that becomes a tensor of fixed shape; ",
+                     ReasonsOf(groups, kMaxMissingBytes - kMinReasonsBytes)));
   }
-  std::vector<absl::string_view> rest;
-  for (const Output& output : spec.outputs()) rest.push_back(output.field());
-  return absl::InvalidArgumentError(absl::StrCat(
-      "outputs: ", missing.size(), missing.size() == 1 ? " field" : " fields",
-      " of dataset ", info.name(), " would be missing from the batch: ",
-      reasons, ". To do without, ", ListOutputs(rest)));
+  size_t missing = 0;
+  for (const Missing& group : groups) missing += group.names.size();
+  const std::string what = absl::StrCat(
+      "outputs: ", missing, missing == 1 ? " field" : " fields", " of dataset ",
+      info.name(), " would be missing from the batch: ");
+  const std::string remedy = Remedy(spec, groups);
+  const size_t taken = what.size() + remedy.size();
+  const size_t room = taken + kMinReasonsBytes < kMaxMissingBytes
+                          ? kMaxMissingBytes - taken
+                          : kMinReasonsBytes;
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ReasonsOf(groups, room), remedy));
 }
 
 absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   const bool listed = spec.outputs_size() > 0;
-  std::vector<std::string> missing;
+  std::vector<Missing> missing;
   for (const Field& field : info.schema().fields()) {
     // Traced even if the field is no output, because its transforms must fit.
     MR_ASSIGN_OR_RETURN(const FieldTrace trace, TraceField(spec, field));
@@ -165,8 +259,7 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
       output = spec.add_outputs();
       output->set_field(field.name());
     } else {
-      missing.push_back(
-          absl::StrCat("field ", field.name(), " ", trace.why_not_fixed));
+      AddMissing(false, field.name(), trace.why_not_fixed, missing);
     }
     if (output == nullptr) continue;
     if (output->name().empty()) output->set_name(field.name());
@@ -176,8 +269,7 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   }
   if (!listed) {
     for (const LeftOutColumn& column : info.left_out()) {
-      missing.push_back(
-          absl::StrCat("column ", column.name(), ": ", column.reason()));
+      AddMissing(true, column.name(), column.reason(), missing);
     }
   }
   if (!listed && spec.outputs_size() > kMaxOutputs) {
@@ -224,7 +316,7 @@ void WriteSourceDefaults(PipelineSpec& spec) {
     spec.clear_concatenate();
   }
   for (Source& source : *spec.mutable_sources()) {
-    if (source.weight() == 0 && !spec.concatenate()) source.set_weight(1);
+    if (!source.has_weight() && !spec.concatenate()) source.set_weight(1);
     if (!source.has_subset()) continue;
     Subset& subset = *source.mutable_subset();
     subset.set_to(SubsetEnd(subset));
@@ -261,8 +353,8 @@ absl::StatusOr<PipelineSpec> Resolve(const PipelineSpec& spec,
   WriteSourceDefaults(resolved);
   Shuffle& shuffle = *resolved.mutable_shuffle();
   if (shuffle.mode() == Shuffle::BLOCK) {
-    if (shuffle.block_size() == 0) shuffle.set_block_size(kDefaultBlockSize);
-    if (shuffle.window_blocks() == 0) {
+    if (!shuffle.has_block_size()) shuffle.set_block_size(kDefaultBlockSize);
+    if (!shuffle.has_window_blocks()) {
       shuffle.set_window_blocks(kDefaultWindowBlocks);
     }
   }

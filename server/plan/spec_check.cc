@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -212,6 +213,10 @@ class Checker {
           Invalid(source, "weight",
                   absl::StrCat("weight ", source.weight(),
                                " is negative: weights must be above 0"));
+        } else if (source.has_weight() && source.weight() == 0) {
+          Invalid(source, "weight",
+                  "weight is 0: it must be above 0, or left out for 1; to use "
+                  "no sample of the dataset, remove the source");
         }
         if (source.has_subset()) {
           if (const std::string why = WhySubsetIsWrong(source.subset());
@@ -287,7 +292,8 @@ class Checker {
       }
       if (shuffle.mode() != Shuffle::BLOCK) return;
       const uint64_t block =
-          shuffle.block_size() == 0 ? kDefaultBlockSize : shuffle.block_size();
+          shuffle.has_block_size() ? shuffle.block_size() : kDefaultBlockSize;
+      if (block == 0) return;  // reported as block_size
       if (subset.unit() != 0 && subset.unit() % block == 0) return;
       Invalid(
           subset, "unit",
@@ -305,14 +311,23 @@ class Checker {
   void CheckShuffle(const PipelineSpec& spec) {
     const Shuffle& shuffle = spec.shuffle();
     In(spec, "shuffle", -1, [&] {
-      for (const auto& [name, value] :
-           {std::pair{"block_size", shuffle.block_size()},
-            std::pair{"window_blocks", shuffle.window_blocks()}}) {
-        if (shuffle.mode() != Shuffle::BLOCK && value != 0) {
+      const std::tuple<const char*, bool, uint64_t, uint64_t> numbers[] = {
+          {"block_size", shuffle.has_block_size(), shuffle.block_size(),
+           kDefaultBlockSize},
+          {"window_blocks", shuffle.has_window_blocks(),
+           shuffle.window_blocks(), kDefaultWindowBlocks},
+      };
+      for (const auto& [name, written, value, otherwise] : numbers) {
+        if (!written) continue;
+        if (shuffle.mode() != Shuffle::BLOCK) {
           Invalid(shuffle, name,
                   absl::StrCat(name,
                                " has an effect only with mode: BLOCK: set that "
                                "mode, or remove the field"));
+        } else if (value == 0) {
+          Invalid(shuffle, name,
+                  absl::StrCat(name, " is 0: it must be 1 .. ", kMaxBlock,
+                               ", or left out for ", otherwise));
         } else if (value > kMaxBlock) {
           Invalid(
               shuffle, name,

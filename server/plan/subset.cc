@@ -28,14 +28,14 @@ uint64_t SubsetBound(double fraction, uint64_t n) {
 }
 
 double SubsetEnd(const Subset& subset) {
-  return subset.to() == 0 && subset.from() > 0 ? 1 : subset.to();
+  return !subset.has_to() && subset.from() > 0 ? 1 : subset.to();
 }
 
 std::string WhySubsetIsWrong(const Subset& subset) {
   const double to = SubsetEnd(subset);
   // Written so that NaN fails, too.
   if (subset.from() >= 0 && subset.from() < to && to <= 1) return "";
-  if (subset.from() == 0 && to == 0) {
+  if (subset.from() == 0 && !subset.has_to()) {
     return "the subset has no bounds: write from, to or both, with 0 <= from < "
            "to <= 1, or remove the subset";
   }

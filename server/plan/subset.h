@@ -33,9 +33,9 @@ namespace millrace::plan {
 // floor(fraction * n + 1/2), exactly; `fraction` is 0 .. 1, n <= 2^62.
 uint64_t SubsetBound(double fraction, uint64_t n);
 
-// The upper bound of `subset`: 1 if `to` is left out and `from` is above 0,
-// else `to`. If both are left out, a program may have computed a share of 0, so
-// this is refused and does not mean the whole dataset.
+// The upper bound of `subset`: 1 if `to` is absent and `from` is above 0, else
+// `to`. If both are left out, a program may have computed a share of 0, so this
+// is refused and does not mean the whole dataset.
 double SubsetEnd(const Subset& subset);
 
 // Empty, or what is wrong with the bounds and how to correct it.

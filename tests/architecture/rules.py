@@ -61,7 +61,7 @@ HEADERS = [
     ("libtorch", r"(torch|ATen|c10|c10d|caffe2)/.*",
      ["client/loader.h", "client/loader.cc", "client/data_loader_impl.h",
       "client/data_loader_impl.cc", "client/torch/", "trainer/", "docs/example/", "tests/client/",
-      "tests/trainer/", "tests/bench/memory_train.cc"]),
+      "tests/gpu/", "tests/trainer/", "tests/bench/memory_train.cc"]),
     ("gloo", r"gloo/.*", ["trainer/ddp/"]),
     ("LMDB", r"lmdb\.h", ["server/storage/lmdb/", "tests/server/storage/"]),
     ("Arrow", r"(arrow|parquet)/.*", ["server/storage/parquet/", "tests/server/storage/"]),

@@ -40,7 +40,9 @@ TEST_F(OutputFile, OfTheSameKindIsReplaced) {
     OutputKind kind;
     std::vector<std::string> starts;
   } kCases[] = {
-      {OutputKind::kJson, {"{\n  \"ended\"", " \n[1, 2]", "{"}},
+      {OutputKind::kJson,
+       {"{\n  \"ended\": \"done\"\n}\n", "{}", "[]", " \n[ {\"a\": 1} ] \n",
+        "{\"a\": \"" + std::string(10000, 'x') + "\"}"}},
       {OutputKind::kStepLosses,
        {"0 0 2.5\n0 1 nan\n", "0 0 inf\n0 1 1.5e-0", "0 "}},
       {OutputKind::kCheckpoint, {Zip("archive/data/0")}},
@@ -48,7 +50,8 @@ TEST_F(OutputFile, OfTheSameKindIsReplaced) {
        {Zip("archive/data.pkl"), Zip("name/data.pkl"), "\x80\x02}q"}},
       {OutputKind::kSafetensors, {std::string("\x10\0\0\0\0\0\0\0{", 9)}},
       {OutputKind::kPng, {"\x89PNG\r\n\x1a\n...."}},
-      {OutputKind::kSvg, {"<?xml version=\"1.0\"", "<svg width=\"1\">"}}};
+      {OutputKind::kSvg,
+       {"<?xml version=\"1.0\"?>\n<svg>", "<svg width=\"1\">"}}};
   for (const auto& c : kCases) {
     for (const std::string& start : c.starts) {
       WriteFile(path_, start);
@@ -76,6 +79,21 @@ TEST_F(OutputFile, OfAnotherKindIsKept) {
       {OutputKind::kJson, Lmdb(), "is not a JSON file", "an LMDB database"},
       {OutputKind::kJson, "PAR1....", "is not a JSON file", "a Parquet file"},
       {OutputKind::kJson, std::string("ab\0c", 4), "JSON", "a binary file"},
+      // Each of these was replaced.
+      {OutputKind::kJson, "[project]\nname = \"a\"\n", "JSON", "a text file"},
+      {OutputKind::kJson, "[[bin]]\nnames = [\"a\"]", "JSON", "a text file"},
+      {OutputKind::kJson, "[1, 2]\n", "JSON", "a text file"},
+      {OutputKind::kJson, "{ echo hi; }\n", "JSON", "a text file"},
+      {OutputKind::kJson, "{\"a\": 1}\n{\"a\": 2}, x\n", "JSON", "a text file"},
+      {OutputKind::kJson, "{", "JSON", "a text file"},
+      // Byte 8 is {.
+      {OutputKind::kJson, "sources {\n  dataset: 'a'\n}\n", "JSON",
+       "a text file"},
+      {OutputKind::kSafetensors, "sources {}", "safetensors", "a text file"},
+      {OutputKind::kTorchWeights, "\x80\x81text", "weights file",
+       "a text file"},
+      {OutputKind::kSvg, "<?xml version=\"1.0\"?>\n<project/>", "SVG",
+       "a text file"},
       {OutputKind::kCheckpoint, Lmdb(), "is not a checkpoint",
        "an LMDB database"},
       {OutputKind::kCheckpoint, Zip("archive/data.pkl"), "not a checkpoint",
@@ -84,7 +102,8 @@ TEST_F(OutputFile, OfAnotherKindIsKept) {
        "a ZIP archive"},
       {OutputKind::kTorchWeights, Zip("archive/data/0"), "not a weights file",
        "a checkpoint"},
-      {OutputKind::kSafetensors, "{\n  \"ended\": 1}", "safetensors", "a JSON file"},
+      {OutputKind::kSafetensors, "{\n  \"ended\": 1}", "safetensors",
+       "a JSON file"},
       {OutputKind::kPng, "\xff\xd8\xff\xe0", "PNG", "a JPEG picture"},
       {OutputKind::kSvg, "\x89PNG\r\n\x1a\n", "SVG", "a PNG picture"}};
   for (const auto& c : kCases) {

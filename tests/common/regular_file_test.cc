@@ -26,6 +26,8 @@ TEST(RegularFileTest, IsReadAlsoThroughALink) {
   EXPECT_EQ(bytes, "12345");
   EXPECT_EQ(*ReadRegularFileStart(Path("text"), 3), "123");
   EXPECT_EQ(*ReadRegularFileStart(Path("text"), 9), "12345");
+  EXPECT_EQ(*ReadRegularFileEnd(Path("text"), 3), "345");
+  EXPECT_EQ(*ReadRegularFileEnd(Path("link"), 9), "12345");
   EXPECT_TRUE(absl::IsNotFound(OpenRegularFile(Path("none")).status()));
 }
 

@@ -176,6 +176,47 @@ TEST_F(InsightTest, ReplayGivesTheBatchThatWasStreamed) {
   EXPECT_THAT(file.err, HasSubstr("is not a folder"));
 }
 
+// A file of the user, and a dataset behind a link, had the name of a tensor:
+// they were overwritten, with exit code 0. A limit of the file size ended the
+// program with a signal, and left a part of a file.
+TEST_F(InsightTest, ReplayReplacesNoFileAndLeavesNoPart) {
+  const std::string folder = Path("batch");
+  const std::string data = Path("photos.parquet");
+  WriteFile(data, "PAR1");
+  ASSERT_EQ(mkdir(folder.c_str(), 0777), 0);
+  ASSERT_EQ(symlink(data.c_str(), (folder + "/image.npy").c_str()), 0);
+  const std::vector<std::string> command = {"replay",
+                                            "--endpoint=" + server_->address(),
+                                            "--dataset=digits",
+                                            "--preset=mnist",
+                                            "--batch_size=48",
+                                            "--position=0:0",
+                                            "--output=" + folder};
+  const auto expect_refused = [&] {
+    const ProgramResult result = Millrace(command);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(folder + "/image.npy exists"),
+                                  HasSubstr("give another --output=DIR")));
+    EXPECT_NE(access((folder + "/label.npy").c_str(), F_OK), 0);
+  };
+  expect_refused();
+  EXPECT_EQ(ReadFile(data), "PAR1");
+  ASSERT_EQ(unlink((folder + "/image.npy").c_str()), 0);
+  ASSERT_EQ(mkfifo((folder + "/image.npy").c_str(), 0600), 0);
+  expect_refused();
+  ASSERT_EQ(unlink((folder + "/image.npy").c_str()), 0);
+
+  std::vector<std::string> limited = {
+      "/bin/sh", "-c", "ulimit -f 8; exec \"$@\"", "sh",
+      testing::ProgramPath("client/cli/millrace")};
+  limited.insert(limited.end(), command.begin(), command.end());
+  const ProgramResult result = testing::RunProgram(limited);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("cannot write " + folder),
+                                HasSubstr("`ulimit -f`")));
+  EXPECT_EQ(Millrace(command).exit_code, 0);
+}
+
 TEST_F(InsightTest, ReplaySaysWhatWasDrawn) {
   const std::string folder = Path("batch");
   const ProgramResult result =
@@ -224,6 +265,20 @@ TEST_F(InsightTest, ReplayOfNothingIsSaid) {
     EXPECT_EQ(result.exit_code, one.exit_code) << result.err;
     EXPECT_THAT(result.err, HasSubstr(one.says));
   }
+}
+
+// It blamed --rank=1, which was not given.
+TEST_F(InsightTest, ReplayOfALogInASmallerWorldAsksForTheRank) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 2, {0, 0}, 1);
+  const ProgramResult result =
+      Millrace({"replay", "--run=" + LogOf(folder, 1), "--position=0:0",
+                "--world=1", "--output=" + folder + "/batch"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("flag --world=1: the file of --run is of rank 1 "
+                              "of 2; give --rank=N too"),
+                    Not(HasSubstr("--rank=1"))));
 }
 
 TEST_F(InsightTest, AuditProvesAJobOfSeveralStartsAndWorlds) {
@@ -298,6 +353,78 @@ TEST_F(InsightTest, AuditOfAnUnfinishedJobNamesWhatIsMissingAtItsEnd) {
                               "complete, and the steps from epoch 1 step 5 to "
                               "epoch 2 step 20 are missing at the end"),
                     Not(HasSubstr("DATA_LOSS"))));
+}
+
+// It named steps after the end of the job as missing.
+TEST_F(InsightTest, AuditOfLogsThatBeginLateNamesWhatIsMissingBefore) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 1, {3, 0}, 2 * (kSteps + 1));
+  const auto audit = [&folder](const std::string& epochs) {
+    return Millrace(
+        {"audit", "--files=" + folder, "--expect_epochs=" + epochs});
+  };
+  EXPECT_EQ(audit("2").exit_code, 0);
+  const ProgramResult whole = audit("5");
+  EXPECT_EQ(whole.exit_code, 1);
+  EXPECT_THAT(whole.err,
+              AllOf(HasSubstr("the logs do not show the whole job: 2 of 5 "
+                              "epochs are complete, and the steps from epoch 0 "
+                              "step 0 to epoch 2 step 20 are missing at the "
+                              "beginning"),
+                    Not(HasSubstr("at the end"))));
+  EXPECT_THAT(audit("6").err,
+              AllOf(HasSubstr("the job is not finished: 2 of 6 epochs are "
+                              "complete, and the steps from epoch 0 step 0 to "
+                              "epoch 2 step 20 are missing at the beginning, "
+                              "and the steps from epoch 5 step 0 to epoch 5 "
+                              "step 20 are missing at the end")));
+}
+
+// What SIGKILL leaves: a record that is cut short. The step counted as one that
+// was repeated after a restart.
+TEST_F(InsightTest, AuditOfALogThatEndsInARecord) {
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 2, {0, 0}, kSteps + 1);
+  std::string log = ReadFile(LogOf(folder, 1));
+  log.resize(log.size() - 7);
+  WriteFile(LogOf(folder, 1), log);
+  const ProgramResult cut = Millrace({"audit", "--files=" + folder, "--json"});
+  EXPECT_EQ(cut.exit_code, 0) << cut.err;
+  EXPECT_THAT(
+      cut.out,
+      AllOf(HasSubstr("\"starts\": 1"), HasSubstr("\"superseded\": 0"),
+            HasSubstr("a write was cut short"), HasSubstr("\"steps\": 20, "),
+            HasSubstr("\"result\": \"incomplete\"")));
+  EXPECT_EQ(
+      Millrace({"audit", "--files=" + folder, "--expect_epochs=1"}).exit_code,
+      1);
+  // After a restart the rest is whole.
+  RunRanks(folder, 2, 2, {0, 20}, 1);
+  const ProgramResult restarted =
+      Millrace({"audit", "--files=" + folder, "--expect_epochs=1", "--json"});
+  EXPECT_EQ(restarted.exit_code, 0) << restarted.err;
+  EXPECT_THAT(restarted.out, AllOf(HasSubstr("\"superseded\": 1"),
+                                   HasSubstr("\"result\": \"exactly_once\"")));
+}
+
+// A long warning came with each step that was compared.
+TEST_F(InsightTest, AuditNamesAServerOfOtherDataOnce) {
+  const auto other = Serve(
+      {Pack("digits", "idx", testing::WriteIdxFolder(kDigits - 100), "lmdb", 2),
+       "--memory_budget=256MiB"});
+  const std::string folder = NewTempDir();
+  RunRanks(folder, 1, 1, {0, 0}, kSteps + 1);
+  const ProgramResult result =
+      Millrace({"audit", "--files=" + folder,
+                "--endpoint=" + server_->address() + "," + other->address(),
+                "--compare=8", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\"compared\": 8"));
+  const std::string warning = "it is another dataset, or it was changed";
+  const size_t first = result.err.find(warning);
+  EXPECT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find(warning, first + 1), std::string::npos)
+      << result.err;
 }
 
 TEST_F(InsightTest, AuditProvesWithTheServersWhatWasDropped) {

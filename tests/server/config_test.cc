@@ -39,6 +39,16 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
       {good + "send_timeout_ms: 4000000000\n", "send_timeout_ms is 4000000000"},
       {good + "request_timeout_ms: 4000000000\n",
        "request_timeout_ms is 4000000000"},
+      // A written 0 became the default, while the flags refused it.
+      {good + "shutdown_grace_ms: 0\n",
+       "s.textproto:2:1: shutdown_grace_ms is 0: it must be 1 .. 86400000 (one "
+       "day), or left out for 10000"},
+      {good + "request_timeout_ms: 0\n", "or left out for 30000"},
+      {good + "send_timeout_ms: 0\n", "send_timeout_ms is 0"},
+      {good + "admission_timeout_ms: 0\n", "admission_timeout_ms is 0"},
+      {good + "batch_timeout_ms: 0\n", "batch_timeout_ms is 0"},
+      {good + "row_group_cache_percent: 0\n",
+       "row_group_cache_percent is 0: it must be 1 .. 90, or left out for 25"},
       {good + "max_connections: 5 max_connections_per_peer: 6\n",
        "s.textproto:2:20: max_connections_per_peer is 6, above "
        "max_connections"},
@@ -230,6 +240,37 @@ TEST(ResolveServerConfigTest, SyntheticDataNeedNoDatasetWhenTheyAreAlone) {
   config.set_synthetic_only(false);
   config.set_refuse_synthetic(true);
   EXPECT_TRUE(ResolveServerConfig(config, kMachine)->refuse_synthetic);
+}
+
+// The table had neither weights nor operators, and a local socket only with a
+// path.
+TEST(DescribeSettingsTest, HasEverySetting) {
+  const auto table = [](const std::string& text) {
+    const auto config = ParseServerConfig(
+        text +
+            " datasets { name: 'a' uri: 'lmdb:/a' } "
+            "datasets { name: 'b' uri: 'lmdb:/b' weight: 2.5 }",
+        "s.textproto");
+    EXPECT_TRUE(config.ok()) << config.status();
+    const auto settings = ResolveServerConfig(*config, kMachine);
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    return DescribeSettings(*settings, kMachine);
+  };
+  const std::string plain = table("");
+  EXPECT_THAT(plain, HasSubstr("local socket         abstract "));
+  EXPECT_THAT(plain, HasSubstr("synthetic data       served "));
+  EXPECT_THAT(plain, HasSubstr("weight               1              of dataset "
+                               "a: "));
+  EXPECT_THAT(plain, HasSubstr("weight               2.5            of dataset "
+                               "b: "));
+  EXPECT_THAT(plain, Not(HasSubstr("operators")));
+  const std::string all = table(
+      "local_socket: 'off' refuse_synthetic: true operators: '/o/crop.so'");
+  EXPECT_THAT(all, HasSubstr("local socket         off "));
+  EXPECT_THAT(all, HasSubstr("synthetic data       refused "));
+  EXPECT_THAT(all, HasSubstr("operators            library        /o/crop.so"));
+  EXPECT_THAT(table("local_socket: '@m'"),
+              HasSubstr("local socket         @m "));
 }
 
 TEST(DescribeSettingsTest, WarnsOfABudgetThatTheMachineDoesNotHave) {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "common/usage_error.h"
 #include "trainer/class_loss.h"
 #include "trainer/losses/loss.h"
 #include "trainer/losses/target_form.h"
@@ -19,7 +21,9 @@
 namespace millrace::trainer {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TensorSpec* Add(OpenResponse& plan, const std::string& name, DType dtype,
                 std::vector<int64_t> shape, int64_t classes = 0) {
@@ -301,13 +305,82 @@ TEST(BatchReader, GivesTargetsInTheFormOfTheLoss) {
       torch::equal(Make(plan, losses::LossKind::kMse, "w").Target(batch),
                    torch::tensor({5, -3}, torch::kFloat).view({2, 1})));
   batch.tensors[0].tensor = torch::tensor({-100, 2}, torch::kLong);
+  batch.tensors.push_back(
+      {"valid", torch::tensor({false, true}, torch::kBool)});
+  batch.rows = 2;
+  batch.local_valid = 1;
   EXPECT_TRUE(torch::equal(
       Make(plan, losses::LossKind::kBceWithLogits).Target(batch),
       torch::tensor({0, 0, 0, 0, 0, 0, 1, 0}, torch::kFloat).view({2, 4})))
       << "a row without a sample";
-  batch.tensors[0].tensor = torch::tensor({2, 4}, torch::kByte);
-  EXPECT_ANY_THROW(Make(plan, losses::LossKind::kBceWithLogits).Target(batch))
-      << "a label outside of the classes";
+}
+
+// The refusal of labels of two samples; empty: they are accepted.
+std::string RefusalOf(const std::vector<int64_t>& labels, losses::LossKind loss,
+                      bool declared, std::vector<bool> valid = {}) {
+  OpenResponse plan;
+  Add(plan, "x", DTYPE_UINT8, {4, 5, 3});
+  Add(plan, "y", DTYPE_INT64, {}, declared ? 4 : 0);
+  const auto reader = BatchReader::Make(
+      plan,
+      {.target = "y", .loss = loss, .classes = declared ? int64_t{0} : 4});
+  EXPECT_TRUE(reader.ok()) << reader.status();
+  Batch batch;
+  batch.rows = batch.local_valid = labels.size();
+  batch.tensors.push_back({"y", torch::tensor(labels, torch::kLong)});
+  batch.tensors.push_back(
+      {"sample_index", torch::tensor({70, 71}, torch::kLong)});
+  if (!valid.empty()) {
+    torch::Tensor flags = at::zeros(2, torch::kBool);
+    batch.local_valid = 0;
+    for (int64_t i = 0; i < 2; ++i) {
+      flags[i] = static_cast<bool>(valid[static_cast<size_t>(i)]);
+      batch.local_valid += valid[static_cast<size_t>(i)] ? 1 : 0;
+    }
+    batch.tensors.push_back({"valid", flags});
+  }
+  try {
+    reader->Target(batch);
+  } catch (const LabelOutsideClasses& error) {
+    const absl::Status status = reader->LabelError(error, "here");
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_EQ(IsUsageError(status), !declared);
+    return std::string(status.message());
+  }
+  return "";
+}
+
+// A label of -100 was taken for a row without a sample: its loss was 0 and its
+// prediction counted as wrong. bce_with_logits named neither the target nor
+// what to do.
+TEST(BatchReader, RefusesLabelsOutsideOfTheClassesForEveryLoss) {
+  for (const auto loss :
+       {losses::LossKind::kCrossEntropy, losses::LossKind::kBceWithLogits}) {
+    EXPECT_EQ(RefusalOf({0, 3}, loss, true), "");
+    EXPECT_EQ(RefusalOf({0, -100}, loss, true, {true, false}), "");
+    EXPECT_EQ(RefusalOf({255, 3}, loss, true, {false, true}), "");
+    EXPECT_THAT(RefusalOf({0, -100}, loss, true),
+                AllOf(HasSubstr("here: the target y has the label -100 in row "
+                                "1 (sample 71), outside of its 4 classes, 0 "
+                                "to 3; -100 marks only"),
+                      HasSubstr("or correct their labels")));
+    EXPECT_THAT(RefusalOf({-100, -100}, loss, false, {true, false}),
+                HasSubstr("has the label -100 in row 0 (sample 70)"));
+    // No number of classes would mend it.
+    EXPECT_THAT(RefusalOf({0, -1}, loss, false),
+                AllOf(HasSubstr("the label -1 in row 1"),
+                      HasSubstr("begin with 0: correct the labels"),
+                      Not(HasSubstr("--classes"))));
+    EXPECT_THAT(RefusalOf({255, 0}, loss, false),
+                AllOf(HasSubstr("the label 255 in row 0"),
+                      HasSubstr("give --classes a number above the largest "
+                                "label")));
+    EXPECT_THAT(RefusalOf({4, 0}, loss, true),
+                AllOf(HasSubstr("the label 4 in row 0"),
+                      HasSubstr("declares 4 classes: correct its labels")));
+  }
+  // A user's loss may give such labels a meaning.
+  EXPECT_EQ(RefusalOf({-100, 255}, losses::LossKind::kTorchScript, true), "");
 }
 
 std::unique_ptr<losses::Loss> Learn(const std::string& name) {

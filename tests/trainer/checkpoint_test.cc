@@ -29,6 +29,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 const double kInfinity = std::numeric_limits<double>::infinity();
@@ -302,6 +303,40 @@ TEST_F(Checkpoint, NoFlippedBitChangesWhatIsRestored) {
   }
   EXPECT_GT(refused, 100u);
   EXPECT_GT(restored, 0u) << "padding";
+}
+
+// The message was a dump of libtorch's parser, or spoke of an internal error.
+TEST_F(Checkpoint, TellsOtherFilesOfLibtorchApart) {
+  const auto refusal = [](const std::string& path) {
+    const absl::Status status = ReadCheckpointInfo(path).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr(path), Not(HasSubstr("\n")), Not(HasSubstr("miniz"))));
+    return std::string(status.message());
+  };
+  // As torch.save writes it.
+  testing::WriteFile(path_, weights::ToZip({{"w/data.pkl", "."},
+                                            {"w/byteorder", "little"},
+                                            {"w/data/0", "1234"},
+                                            {"w/version", "3\n"}}));
+  EXPECT_THAT(refusal(path_), HasSubstr("give the file to --init_weights"));
+  const std::string tensors = testing::NewTempDir() + "/w.safetensors";
+  testing::WriteFile(tensors, std::string("\2\0\0\0\0\0\0\0{}", 10));
+  EXPECT_THAT(refusal(tensors), HasSubstr("give the file to --init_weights"));
+
+  torch::serialize::OutputArchive other;
+  other.write("weight", torch::ones({2}));
+  other.save_to(path_);
+  EXPECT_THAT(refusal(path_), AllOf(HasSubstr("no entry \"format\""),
+                                    HasSubstr("earlier checkpoint")));
+  // The definitions of types have no checksum when they are compressed.
+  testing::WriteFile(path_, weights::ToZip({{"a/data.pkl", "."},
+                                            {"a/code/__torch__.py", "no code"},
+                                            {"a/constants.pkl", "."},
+                                            {"a/version", "3\n"}}));
+  EXPECT_THAT(refusal(path_), AllOf(HasSubstr("not a whole checkpoint"),
+                                    HasSubstr("earlier checkpoint")));
 }
 
 TEST_F(Checkpoint, RefusesAFolder) {

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "absl/time/time.h"
 #include "common/usage_error.h"
 
 namespace millrace::trainer {
@@ -94,6 +95,24 @@ TEST_F(Launcher, NamesTheSignalThatKilledARank) {
       Run("if [ $RANK = 0 ]; then kill -KILL $$; fi", 1);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("rank 0 of 1"), HasSubstr("signal 9")));
+}
+
+// It said: rank 0, exit code 1, although rank 1 had been silent.
+TEST_F(Launcher, NamesARankThatASignalHadPaused) {
+  LaunchOptions options;
+  options.command = {
+      "/bin/sh", "-c",
+      "cd " + folder_ +
+          "; if [ $RANK = 1 ]; then echo $$ > tmp; mv tmp pid; "
+          "  kill -STOP $$; fi; "
+          "while ! [ -e pid ]; do :; done; "
+          "while ! grep -q '^State:.T' /proc/$(cat pid)/status; do :; done; "
+          "exit 1"};
+  options.ranks = 2;
+  options.grace = absl::ZeroDuration();
+  EXPECT_THAT(std::string(RunRanks(options).message()),
+              AllOf(HasSubstr("rank 1 of 2"), HasSubstr("paused by signal 19"),
+                    HasSubstr("then rank 0 "), HasSubstr("exit code 1")));
 }
 
 TEST_F(Launcher, PassesASignalOn) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/trainer/formula.h"
 #include "trainer/batch_reader.h"
 #include "trainer/class_loss.h"
@@ -28,6 +29,7 @@ using ::millrace::testing::ExpectClose;
 using ::millrace::testing::Fill;
 using ::millrace::testing::Golden;
 using ::millrace::testing::Images;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::shared_ptr<models::Classifier> MakeUNet(int64_t channels,
@@ -193,8 +195,9 @@ TEST(PixelLoss, RefusesTargetsThatItCannotLearn) {
   torch::Tensor classes = PixelClasses();
   classes[1][0][0] = 255;
   for (const char* name : {"cross_entropy", "bce_with_logits"}) {
+    // BatchReader refuses such classes earlier and names the target.
     EXPECT_THAT(Thrown(name, Logits(), classes),
-                HasSubstr("Target 255 is out of bounds"));
+                AllOf(HasSubstr("255"), HasSubstr("out of bounds")));
     // Outputs for the whole image.
     EXPECT_THAT(Thrown(name, at::zeros({2, 3}), PixelClasses()),
                 HasSubstr("for a class in each pixel"));
@@ -279,6 +282,20 @@ TEST(BatchReader, LearnsAMaskWhereNothingHasClasses) {
   Batch batch;
   batch.tensors.push_back({"mask", mask.view({2, 4, 5, 1})});
   EXPECT_TRUE(torch::equal(reader.Target(batch), expected.view({2, 4, 5})));
+  // Only --ignore_value leaves out pixels of a sample.
+  for (const int64_t wrong : {-100, 3, -1}) {
+    mask[9] = wrong;
+    try {
+      reader.Target(batch);
+      ADD_FAILURE() << wrong << " was accepted";
+    } catch (const LabelOutsideClasses& error) {
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr(absl::StrCat("the target mask has the label ",
+                                               wrong, " in row 0")),
+                        HasSubstr("give it to --ignore_value")));
+    }
+  }
+  mask[9] = 0;
 
   // 0 and 1 without a number of classes.
   const BatchReader yes_no =

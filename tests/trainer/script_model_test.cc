@@ -35,6 +35,7 @@ using ::millrace::testing::ModelFile;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr models::ImageShape kDigits = {
     .channels = 1, .height = 28, .width = 28};
@@ -168,6 +169,12 @@ TEST(ScriptModel, RefusesFilesThatItCannotTrain) {
   const std::string whole = testing::ReadFile(ModelFile("small_cnn.pt"));
   testing::WriteFile(cut, whole.substr(0, whole.size() / 2));
   EXPECT_THAT(Refusal(cut), HasSubstr("not a whole TorchScript module"));
+  // Of weights it spoke of an internal error.
+  testing::WriteFile(cut, weights::ToZip({{"w/data.pkl", "."},
+                                          {"w/data/0", "1234"},
+                                          {"w/version", "3\n"}}));
+  EXPECT_THAT(Refusal(cut), AllOf(HasSubstr("not a whole TorchScript module"),
+                                  Not(HasSubstr("miniz"))));
   // In the middle of a weight: it was trained on.
   std::string flipped = whole;
   const auto entries = weights::ParseZip(whole);

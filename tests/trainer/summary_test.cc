@@ -252,6 +252,22 @@ TEST_F(Files, FoldersAreMadeWithThoseAboveThem) {
   }
 }
 
+TEST_F(Files, FoldersThatCannotBeMadeAreKnownBefore) {
+  EXPECT_TRUE(CheckFolder("--profile", folder_).ok());
+  EXPECT_TRUE(CheckFolder("--profile", folder_ + "/a/b//c/").ok());
+  EXPECT_NE(access((folder_ + "/a").c_str(), F_OK), 0) << "nothing is made";
+  EXPECT_TRUE(CheckFolder("--profile", "relative/folder").ok());
+  ASSERT_TRUE(WriteFileAtomically(folder_ + "/file", "x").ok());
+  ASSERT_EQ(symlink((folder_ + "/none").c_str(), (folder_ + "/link").c_str()),
+            0);
+  for (const char* path : {"/file", "/file/", "/file/a/b", "/link/a"}) {
+    const absl::Status status = CheckFolder("--profile", folder_ + path);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << path;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("--profile=", folder_, path, ": ")));
+  }
+}
+
 TEST_F(Files, ThatCannotBeWrittenAreKnownBefore) {
   EXPECT_TRUE(absl::IsNotFound(CheckWritable(folder_ + "/none/summary.json")));
   EXPECT_THAT(std::string(CheckWritable(folder_).message()),

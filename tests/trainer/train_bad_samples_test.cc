@@ -98,6 +98,28 @@ TEST_F(BadSamples, EndTheRunByTheirPlace) {
                               "the file of --pipeline")));
 }
 
+// The message ended with "the JPEG is truncated".
+TEST_F(BadSamples, EndTheOtherProgramsWithWhatToDo) {
+  for (const std::string command : {"bench", "audit", "replay"}) {
+    std::vector<std::string> words = {
+        ProgramPath("client/cli/millrace"), command,
+        "--endpoint=" + server_->address(), "--dataset=photos",
+        "--pipeline=" + Pipeline("FAIL"),   "--batch_size=24"};
+    if (command == "replay") {
+      words.insert(words.end(),
+                   {"--position=0:0", "--output=" + Path("batch")});
+    }
+    const ProgramResult run = RunProgram(words);
+    EXPECT_EQ(run.exit_code, 1) << command;
+    EXPECT_THAT(run.err,
+                AllOf(HasSubstr("DATA_LOSS: [decode error, dataset photos"),
+                      HasSubstr("`millrace-data verify` names all damaged "
+                                "samples of a dataset"),
+                      HasSubstr("bad_samples { action: SUBSTITUTE }")))
+        << command;
+  }
+}
+
 TEST_F(BadSamples, OfAnEvaluationAreMetByItsOwnPipeline) {
   const ProgramResult run =
       Run("ZERO", {"--eval_dataset=photos", "--eval_preset=imagenet_eval",

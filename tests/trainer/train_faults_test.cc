@@ -24,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string HostName() {
   char name[256] = {};
@@ -88,6 +89,18 @@ TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
   }
   EXPECT_THAT(ReadFile(json), HasSubstr("\"plan_hash\": \""));
 
+  // The message's command is one for the shell, whatever the path.
+  const ProgramResult spaced = Run(
+      {"--lr=1e30", "--optimizer=sgd", "--failed_batch=" + Path("it's $bad")});
+  ASSERT_TRUE(std::regex_search(spaced.err, match,
+                                std::regex("millrace (replay --run=[^\n]*)")))
+      << spaced.err;
+  const ProgramResult shell =
+      RunProgram({"/bin/sh", "-c",
+                  absl::StrCat(ProgramPath("client/cli/millrace"), " ",
+                               std::string(match[1]))});
+  EXPECT_EQ(shell.exit_code, 0) << spaced.err << shell.err;
+
   // Beside the checkpoint when nothing else is said; without both the message
   // tells how to see the batch.
   const std::string checkpoint = Path("nan.ckpt");
@@ -98,6 +111,56 @@ TEST_F(Train, KeepsTheBatchWhoseLossIsNoNumber) {
       Run({"--lr=1e30", "--optimizer=sgd"}).err,
       AllOf(HasSubstr("its batch is not saved (--failed_batch is not given)"),
             HasSubstr("millrace replay --position=0:")));
+}
+
+// A folder of that name may hold files of the user, or links to datasets: they
+// were overwritten. At a FIFO the trainer waited until a second SIGTERM.
+TEST_F(Train, KeepsTheFailedBatchBesideFilesOfItsName) {
+  const std::string bad = Path("bad");
+  const std::vector<std::string> flags = {"--lr=1e30", "--optimizer=sgd",
+                                          "--failed_batch=" + bad};
+  const auto place_of = [&flags](std::string* place) {
+    const ProgramResult run = Run(flags);
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_THAT(run.err, HasSubstr("the loss is "));
+    std::smatch match;
+    ASSERT_TRUE(std::regex_search(run.err, match,
+                                  std::regex("its batch is in ([^ ]*) ")))
+        << run.err;
+    *place = match[1];
+  };
+  std::string first, second, third;
+  place_of(&first);
+  const std::string image = first + "/image.npy";
+  const std::string bytes = ReadFile(image);
+  EXPECT_GT(bytes.size(), 64u);
+  // The batch of the same step is there already.
+  place_of(&second);
+  EXPECT_EQ(second, first);
+  WriteFile(Path("data"), "PAR1");
+  ASSERT_EQ(unlink(image.c_str()), 0);
+  ASSERT_EQ(symlink(Path("data").c_str(), image.c_str()), 0);
+  place_of(&second);
+  EXPECT_EQ(second, first + "-2");
+  EXPECT_EQ(ReadFile(Path("data")), "PAR1");
+  EXPECT_EQ(ReadFile(second + "/image.npy"), bytes);
+  for (const std::string& place : {first, second}) {
+    ASSERT_EQ(unlink((place + "/batch.json").c_str()), 0);
+    ASSERT_EQ(mkfifo((place + "/batch.json").c_str(), 0600), 0);
+  }
+  place_of(&third);
+  EXPECT_EQ(third, first + "-3");
+}
+
+// The summary of an earlier run is removed at the start. An empty file, which a
+// script had made with mktemp, went with it.
+TEST_F(Train, LeavesAnEmptySummaryWhenItFailsBeforeTheFirstStep) {
+  for (const std::string old : {"", "{\"ended\": \"done\"}\n"}) {
+    WriteFile(Path("run.json"), old);
+    EXPECT_EQ(Run({"--dataset=none", "--json=" + Path("run.json")}).exit_code,
+              2);
+    EXPECT_EQ(access(Path("run.json").c_str(), F_OK) == 0, old.empty()) << old;
+  }
 }
 
 // No --resume, and the first step fails already: what was learnt before is
@@ -459,13 +522,36 @@ TEST_F(Train, AnswersMistakesAboutRanksAndParts) {
     EXPECT_THAT(run.err, HasSubstr(expected)) << flags[0];
   }
   // --classes is the mistake, which only a batch shows.
-  const ProgramResult run = Run({"--target=sample_index", "--classes=5"});
+  for (const char* loss : {"--loss=cross_entropy", "--loss=bce_with_logits"}) {
+    const ProgramResult run =
+        Run({"--target=sample_index", "--classes=5", loss});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err,
+                AllOf(HasSubstr("training at epoch 1, step 1: the target "
+                                "sample_index has the label "),
+                      HasSubstr(", outside of its 5 classes, 0 to 4; give "
+                                "--classes a number above the largest label")));
+  }
+  // The labels of training are right.
+  const ProgramResult run =
+      Run({"--dataset=five", "--target=sample_index", "--classes=50",
+           "--eval_dataset=test", "--epochs=1"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err,
-              AllOf(HasSubstr("the target sample_index has a label outside of "
-                              "its 5 classes, 0 to 4 (Target "),
-                    HasSubstr("out of bounds); give --classes a number above "
-                              "the largest label")));
+              AllOf(HasSubstr("evaluating on test, step "),
+                    HasSubstr(", outside of its 50 classes, 0 to 49; give "
+                              "--classes a number above the largest label")));
+}
+
+TEST_F(Train, WarnsOfGroupsThatAreLargerThanAnEpoch) {
+  const auto warning = [](const std::string& accumulate) {
+    return Run({"--epochs=1", "--accumulate=" + accumulate}).err;
+  };
+  EXPECT_THAT(warning("50"),
+              HasSubstr("--accumulate=50 is more than the 6 batches of an "
+                        "epoch: an optimiser step combines batches of one "
+                        "epoch only, so --accumulate=6 has the same effect"));
+  EXPECT_THAT(warning("6"), Not(HasSubstr("--accumulate")));
 }
 
 // On any machine: there is no GPU to see, and no library for one.

@@ -143,13 +143,6 @@ class Bce final : public OfWholeRows {
     // A yes or no for each class; pixels that do not count have none.
     const torch::Tensor counts = target.ne(trainer::kIgnoredLabel).unsqueeze(1);
     const torch::Tensor classes = target.unsqueeze(1).mul(counts);
-    if (target.is_cpu()) {  // on a device scatter_ checks
-      const auto [least, most] = at::aminmax(classes);
-      const int64_t wrong = least.item<int64_t>() < 0 ? least.item<int64_t>()
-                                                      : most.item<int64_t>();
-      TORCH_CHECK_INDEX(wrong >= 0 && wrong < outputs.size(1), "Target ", wrong,
-                        " is out of bounds.");
-    }
     const torch::Tensor wanted =
         at::zeros_like(outputs, torch::TensorOptions(torch::kFloat))
             .scatter_(1, classes, counts.to(torch::kFloat));

@@ -6,12 +6,15 @@
 #include <google/protobuf/wire_format_lite.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/host_name.h"
 #include "common/status_macros.h"
@@ -111,7 +114,8 @@ absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(
           WireFormatLite::WriteEnum(kSessionLogStatus, kSessionLogStart, out);
         })));
   }
-  MR_RETURN_IF_ERROR(file->Flush());
+  file->bytes_ = file->pending_.size();
+  static_cast<void>(file->Flush());
   return file;
 }
 
@@ -125,10 +129,14 @@ absl::Status EventFile::Add(uint64_t step, const std::vector<Scalar>& scalars,
                 WireFormatLite::WriteBytes(kSummaryValue, Value(scalar), out);
               }
             })));
+  ++points_;
+  bytes_ += record.size();
   if (pending_.size() + record.size() <= options_.max_pending_bytes) {
     pending_ += record;
+    pending_points_.Add(step);
   } else {
     ++left_out_;
+    left_out_points_.Add(step);
   }
   if (now - flushed_ < options_.flush_every) return absl::OkStatus();
   // Also after a failure, so that not every step tries the disk.
@@ -154,7 +162,28 @@ absl::Status EventFile::Flush() {
   }
   written_ += done;
   pending_.clear();
+  pending_points_ = {};
   return absl::OkStatus();
+}
+
+std::string EventFile::MissingText() const {
+  const uint64_t missing = pending_points_.points + left_out_points_.points;
+  if (missing == 0) return "";
+  uint64_t first = std::numeric_limits<uint64_t>::max();
+  uint64_t last = 0;
+  for (const Missing& some : {pending_points_, left_out_points_}) {
+    if (some.points == 0) continue;
+    first = std::min(first, some.first);
+    last = std::max(last, some.last);
+  }
+  return absl::StrCat(
+      path_, " has ", points_ - missing, " of ", CountText(points_, "point"),
+      " (", GroupedText(static_cast<double>(written_)), " of ",
+      GroupedText(static_cast<double>(bytes_)),
+      " bytes): ", CountText(missing, "point is", "points are"), " missing, ",
+      missing == 1 ? absl::StrCat("at step ", first)
+                   : absl::StrCat("the first at step ", first,
+                                  ", the last at step ", last));
 }
 
 }  // namespace millrace::monitoring

@@ -53,7 +53,8 @@ class EventFile {
 
   // Creates `folder` and its missing parents, and in it a file with a unique
   // name: runs that share a folder appear as one run, as a resumed run should.
-  // Errors name the path.
+  // Errors name the path. A disk that is full is no error: the first records
+  // wait like others.
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(
       const std::string& folder, const Options& options);
   ~EventFile();
@@ -71,6 +72,11 @@ class EventFile {
   const std::string& path() const { return path_; }
   uint64_t left_out() const { return left_out_; }  // records that were dropped
 
+  // "PATH has 3 of 99 points (451 of 8,273 bytes): 96 points are missing, the
+  // first at step 4, the last at step 99". Empty: the file has all points. A
+  // point holds the scalars of one Add().
+  std::string MissingText() const;
+
  private:
   EventFile(std::string path, UniqueFd file, const Options& options)
       : path_(std::move(path)), file_(std::move(file)), options_(options) {}
@@ -78,9 +84,24 @@ class EventFile {
   const std::string path_;
   const UniqueFd file_;
   const Options options_;
+  // Steps of points that are not in the file.
+  struct Missing {
+    uint64_t points = 0;
+    uint64_t first = 0;
+    uint64_t last = 0;
+    void Add(uint64_t step) {
+      if (points++ == 0) first = step;
+      last = step;
+    }
+  };
+
   std::string pending_;  // whole records
-  uint64_t written_ = 0;
+  Missing pending_points_;
+  uint64_t written_ = 0;  // bytes
   uint64_t left_out_ = 0;
+  Missing left_out_points_;
+  uint64_t points_ = 0;  // of all Add()
+  uint64_t bytes_ = 0;   // of all records
   absl::Time flushed_ = absl::InfinitePast();
 };
 

@@ -5,9 +5,9 @@
 
 #include "client/diagnosis/wait_verdict.h"
 #include "common/cgroup.h"
-#include "common/count_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "trainer/files.h"
 #include "trainer/monitoring/resource_usage.h"
 #include "trainer/monitoring/torch_step_timer.h"
 
@@ -47,11 +47,9 @@ absl::StatusOr<std::unique_ptr<RunMonitor>> RunMonitor::Make(
     std::function<Counters()> counters) {
   std::unique_ptr<RunMonitor> monitor(
       new RunMonitor(options, progress, std::move(counters)));
-  if (!options.tensorboard.empty() && options.rank == 0) {
-    EventFile::Options file;
-    if (options.steps_before > 0) file.first_step = options.steps_before + 1;
-    MR_ASSIGN_OR_RETURN(monitor->events_,
-                        EventFile::Create(options.tensorboard, file));
+  if (monitor->writes_points()) {
+    MR_RETURN_IF_ERROR(
+        trainer::CheckFolder("--tensorboard", options.tensorboard));
   }
   return monitor;
 }
@@ -148,7 +146,7 @@ void RunMonitor::SampleLoad() {
 
 bool RunMonitor::WantsLook() {
   progress_wants_ = progress_.Wants(step_, epoch_.steps);
-  point_wanted_ = events_ != nullptr &&
+  point_wanted_ = writes_points() &&
                   (step_ == epoch_.steps ||
                    (options_.log_every > 0 && step_ % options_.log_every == 0));
   return progress_wants_ || point_wanted_;
@@ -232,7 +230,21 @@ RunMonitor::EpochReport RunMonitor::ReportUpTo(const Snapshot& now) const {
 }
 
 void RunMonitor::Report(uint64_t axis, const std::vector<Scalar>& scalars) {
-  if (events_ == nullptr) return;
+  if (!writes_points()) return;
+  if (events_ == nullptr) {
+    if (events_failed_) return;
+    EventFile::Options file;
+    if (options_.steps_before > 0) file.first_step = options_.steps_before + 1;
+    absl::StatusOr<std::unique_ptr<EventFile>> made =
+        EventFile::Create(options_.tensorboard, file);
+    if (!made.ok()) {
+      events_failed_ = true;
+      MR_LOG(WARNING) << "--tensorboard: " << made.status().message()
+                      << "; training continues without TensorBoard";
+      return;
+    }
+    events_ = *std::move(made);
+  }
   const absl::Status written = events_->Add(axis, scalars);
   if (written.ok() || events_failed_) return;
   events_failed_ = true;
@@ -247,16 +259,11 @@ void RunMonitor::End() {
   }
   if (events_ == nullptr) return;
   const absl::Status written = events_->Flush();
-  if (!written.ok()) {
-    MR_LOG(WARNING)
-        << "--tensorboard: the end of the run is missing in the file: "
-        << written.message();
-  } else if (events_->left_out() > 0) {
-    MR_LOG(WARNING) << "--tensorboard: "
-                    << CountText(events_->left_out(), "point is", "points are")
-                    << " missing in " << events_->path()
-                    << ": the disk was full for too long";
-  }
+  const std::string missing = events_->MissingText();
+  if (missing.empty()) return;
+  MR_LOG(WARNING) << "--tensorboard: " << missing << "; "
+                  << (written.ok() ? "the disk was full for too long"
+                                   : written.message());
 }
 
 }  // namespace millrace::monitoring

@@ -78,7 +78,9 @@ class RunMonitor {
     std::string where;  // why the trainer waited: one line
   };
 
-  // Fails when TensorBoard's folder cannot be written.
+  // Fails when TensorBoard's folder cannot be written. Makes neither this
+  // folder nor a file in it: a run that ends before its first point leaves
+  // nothing behind.
   static absl::StatusOr<std::unique_ptr<RunMonitor>> Make(
       const Options& options, trainer::Progress& progress,
       std::function<Counters()> counters);
@@ -102,7 +104,8 @@ class RunMonitor {
   // batch included. Does not wait for the device, which may have failed.
   EpochReport EndUnfinishedEpoch();
 
-  // Scalars of the epoch that has just ended, for TensorBoard.
+  // Scalars of the epoch that has just ended, for TensorBoard. The first point
+  // of the run creates the file.
   void Report(uint64_t axis, const std::vector<Scalar>& scalars);
 
   // Call after the run, successful or not: writes pending points.
@@ -126,6 +129,9 @@ class RunMonitor {
 
   RunMonitor(const Options& options, trainer::Progress& progress,
              std::function<Counters()> counters);
+  bool writes_points() const {
+    return options_.rank == 0 && !options_.tensorboard.empty();
+  }
   Snapshot Take(bool finish);
   diagnosis::RunTimes Between(const Snapshot& from, const Snapshot& to) const;
   EpochReport ReportUpTo(const Snapshot& now) const;
@@ -138,7 +144,7 @@ class RunMonitor {
   const std::unique_ptr<DeviceLoad> load_;  // null: none
   const uint32_t cpus_;
   StepProfiler profiler_;
-  std::unique_ptr<EventFile> events_;  // null: none
+  std::unique_ptr<EventFile> events_;  // null: none, or no point yet
   bool events_failed_ = false;         // and that was logged
 
   Epoch epoch_;

@@ -18,6 +18,7 @@
 #include "common/count_text.h"
 #include "common/host_name.h"
 #include "common/logging.h"
+#include "trainer/files.h"
 #include "trainer/monitoring/op_table.h"
 
 namespace millrace::monitoring {
@@ -125,6 +126,9 @@ std::optional<std::string> StepProfiler::Stop(uint64_t last_step) {
   done_ = true;
   const std::string path =
       absl::StrCat(options_.folder, "/", FileName(options_.rank));
+  // Not earlier: a run that fails before its first step leaves no folder. Where
+  // this fails, the trace is missing below.
+  const absl::Status made = trainer::MakeFolders(options_.folder);
   try {
     const std::unique_ptr<profiler::ProfilerResult> result =
         profiler::disableProfiler();
@@ -135,8 +139,9 @@ std::optional<std::string> StepProfiler::Stop(uint64_t last_step) {
     const bool whole = stat(path.c_str(), &info) == 0 && info.st_size > 0;
     if (!whole) {
       unlink(absl::StrCat(path, ".tmp").c_str());
-      Fail(absl::StrCat("the trace could not be written to ", path,
-                        ": free space on that disk"));
+      Fail(
+          absl::StrCat("the trace could not be written to ", path, ": ",
+                       made.ok() ? "free space on that disk" : made.message()));
     }
     return absl::StrCat(
         "profile of ", ProfiledText(options_.first, last_step), ": ",

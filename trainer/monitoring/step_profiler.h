@@ -30,7 +30,8 @@ std::string ProfiledText(uint64_t first, uint64_t last);
 class StepProfiler {
  public:
   struct Options {
-    std::string folder;  // empty: nothing is profiled
+    // Made with the trace; empty: nothing is profiled.
+    std::string folder;
     // Steps of this run, counted from 1. The first steps of a run are slower
     // than the others: memory is allocated, kernels are chosen.
     uint64_t first = 5;

@@ -111,9 +111,10 @@ augment::AutoAugmentOptions AutoOptions(const M& message, uint32_t place,
 }
 
 // Absent: this change is left out.
-std::optional<augment::ColorJitterOptions::Interval> Interval(double low,
+std::optional<augment::ColorJitterOptions::Interval> Interval(bool written,
+                                                              double low,
                                                               double high) {
-  if (low == 0 && high == 0) return std::nullopt;
+  if (!written) return std::nullopt;
   return augment::ColorJitterOptions::Interval{low, high};
 }
 
@@ -122,10 +123,16 @@ std::unique_ptr<const augment::PixelOp> Make(const ColorJitter& jitter,
   augment::ColorJitterOptions o;
   o.place = place;
   o.p = jitter.p();
-  o.brightness = Interval(jitter.brightness_min(), jitter.brightness_max());
-  o.contrast = Interval(jitter.contrast_min(), jitter.contrast_max());
-  o.saturation = Interval(jitter.saturation_min(), jitter.saturation_max());
-  o.hue = Interval(jitter.hue_min(), jitter.hue_max());
+  o.brightness =
+      Interval(jitter.has_brightness_min() || jitter.has_brightness_max(),
+               jitter.brightness_min(), jitter.brightness_max());
+  o.contrast = Interval(jitter.has_contrast_min() || jitter.has_contrast_max(),
+                        jitter.contrast_min(), jitter.contrast_max());
+  o.saturation =
+      Interval(jitter.has_saturation_min() || jitter.has_saturation_max(),
+               jitter.saturation_min(), jitter.saturation_max());
+  o.hue = Interval(jitter.hue_min() != 0 || jitter.hue_max() != 0,
+                   jitter.hue_min(), jitter.hue_max());
   return augment::MakeColorJitter(o);
 }
 

@@ -5,10 +5,11 @@ namespace millrace::plan {
 namespace {
 
 constexpr uint32_t kBins = 31;
+constexpr uint32_t kMinBins = 2;
 constexpr uint32_t kMagnitude = 9;
 
 void MagnitudeBins(TransformKind& kind) {
-  kind.Number("num_magnitude_bins", {.low = 2,
+  kind.Number("num_magnitude_bins", {.low = kMinBins,
                                      .high = 1001,
                                      .says = "$0 .. $1, or left out for $2",
                                      .otherwise = kBins});
@@ -24,7 +25,8 @@ void Rest(TransformKind& kind) {
 
 void CheckMagnitude(const RandAugment& augment, TransformProblems& problems) {
   const uint32_t bins =
-      augment.num_magnitude_bins() == 0 ? kBins : augment.num_magnitude_bins();
+      augment.has_num_magnitude_bins() ? augment.num_magnitude_bins() : kBins;
+  if (bins < kMinBins) return;  // reported as num_magnitude_bins
   const uint32_t magnitude =
       augment.has_magnitude() ? augment.magnitude() : kMagnitude;
   if (magnitude < bins) return;

@@ -4,11 +4,12 @@ namespace millrace::plan {
 namespace {
 
 void CheckChanges(const ColorJitter& jitter, TransformProblems& problems) {
-  for (double value :
-       {jitter.brightness_min(), jitter.brightness_max(), jitter.contrast_min(),
-        jitter.contrast_max(), jitter.saturation_min(), jitter.saturation_max(),
-        jitter.hue_min(), jitter.hue_max()}) {
-    if (value != 0) return;
+  // A factor of 0 .. 0 is black, or grey. A hue of 0 .. 0 changes nothing.
+  if (jitter.has_brightness_min() || jitter.has_brightness_max() ||
+      jitter.has_contrast_min() || jitter.has_contrast_max() ||
+      jitter.has_saturation_min() || jitter.has_saturation_max() ||
+      jitter.hue_min() != 0 || jitter.hue_max() != 0) {
+    return;
   }
   AddProblem(
       problems, "",

@@ -4,7 +4,7 @@ namespace millrace::plan {
 namespace {
 
 void CheckMoves(const RandomAffine& affine, TransformProblems& problems) {
-  const bool scales = (affine.scale_min() != 0 || affine.scale_max() != 0) &&
+  const bool scales = (affine.has_scale_min() || affine.has_scale_max()) &&
                       !(affine.scale_min() == 1 && affine.scale_max() == 1);
   if (scales) return;
   for (double value :

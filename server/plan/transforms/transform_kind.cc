@@ -47,6 +47,13 @@ bool IsLeftOut(const Message& message, const FieldDescriptor* field) {
              : ValueOf(message, field) == 0;
 }
 
+// True for a 0 that the spec contains: it is a value like any other, not an
+// omitted field.
+bool IsWrittenZero(const Message& message, const FieldDescriptor* field) {
+  return field->has_presence() && !IsLeftOut(message, field) &&
+         ValueOf(message, field) == 0;
+}
+
 // The strings of the repeated field `field`, or `otherwise`.
 std::vector<std::string> Names(const Message& message,
                                const FieldDescriptor* field,
@@ -141,7 +148,10 @@ void TransformKind::Number(absl::string_view name, const NumberBounds& bounds) {
       absl::Substitute(bounds.says, bounds.low, bounds.high, otherwise);
   checks_.push_back([field, bounds, says = std::move(says)](
                         const Message& message, TransformProblems& problems) {
-    if (bounds.when != nullptr && !bounds.when(message)) return;
+    if (bounds.when != nullptr && !bounds.when(message) &&
+        !IsWrittenZero(message, field)) {
+      return;
+    }
     if (bounds.otherwise && IsLeftOut(message, field)) return;
     if (Fits(ValueOf(message, field), bounds)) return;
     AddProblem(problems, field->name(),
@@ -183,18 +193,39 @@ void TransformKind::Range(absl::string_view name, const RangeBounds& bounds) {
           const Message& message, TransformProblems& problems) {
         const double low = ValueOf(message, min);
         const double high = ValueOf(message, max);
-        if (low == 0 && high == 0) return;  // left out
+        const bool min_left_out = IsLeftOut(message, min);
+        const bool max_left_out = IsLeftOut(message, max);
+        if (min_left_out && max_left_out) return;
+        if (low == 0 && high == 0 && (min_left_out || max_left_out) &&
+            min->has_presence()) {
+          const FieldDescriptor* const only = min_left_out ? max : min;
+          const FieldDescriptor* const other = min_left_out ? min : max;
+          AddProblem(problems, only->name(),
+                     absl::StrCat(only->name(), " is 0, and ", other->name(),
+                                  " is not written", says));
+          return;
+        }
         const bool min_fits = each.above ? low > each.low : low >= each.low;
         if (min_fits && low <= high && high <= each.high) return;
         AddProblem(problems, (min_fits ? max : min)->name(),
                    absl::StrCat(name, " ", low, " .. ", high, says));
       });
-  if (!bounds.otherwise) return;
-  defaults_.push_back([min, max, pair = *bounds.otherwise](Message& message) {
-    if (ValueOf(message, min) != 0 || ValueOf(message, max) != 0) return;
-    Set(message, min, pair.first);
-    Set(message, max, pair.second);
-  });
+  if (bounds.otherwise) {
+    defaults_.push_back([min, max, pair = *bounds.otherwise](Message& message) {
+      if (!IsLeftOut(message, min) || !IsLeftOut(message, max)) return;
+      Set(message, min, pair.first);
+      Set(message, max, pair.second);
+    });
+  } else if (min->has_presence()) {
+    // 0 .. x is one range, with the 0 written or not. The first version knew no
+    // written 0, so its resolved specs keep their encoding.
+    defaults_.push_back([min, max](Message& message) {
+      const bool no_min = ValueOf(message, min) == 0;
+      const bool no_max = ValueOf(message, max) == 0;
+      if (no_min == no_max) return;
+      message.GetReflection()->ClearField(&message, no_min ? min : max);
+    });
+  }
 }
 
 void TransformKind::Probability(double otherwise, absl::string_view left_out) {

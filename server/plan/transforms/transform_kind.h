@@ -66,15 +66,18 @@ struct NumberBounds {
   // The text after "it is ": $0 and $1 are the bounds, $2 the default.
   absl::string_view says = "$0 .. $1";
   // The default that is written out. Absent: no default is written, and 0 is
-  // checked like any other value.
+  // checked like any other value. A number with a default is `optional` in the
+  // spec, so that a written 0 is not replaced by the default.
   std::optional<double> otherwise = std::nullopt;
   // The default as text for the page; empty: `otherwise`, or "must be set".
   absl::string_view left_out = "";
-  // Whether the number is checked; null: always.
+  // Whether the number is checked; null: always. A written 0 of an `optional`
+  // number always is.
   bool (*when)(const google::protobuf::Message&) = nullptr;
 };
 
-// The bounds of a pair NAME_min, NAME_max. The pair is left out if both are 0.
+// The bounds of a pair NAME_min, NAME_max. The pair is left out if neither is
+// written; of bounds that are not `optional`, if both are 0.
 struct RangeBounds {
   double low = 0;
   double high = 0;

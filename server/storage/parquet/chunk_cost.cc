@@ -5,6 +5,7 @@
 #include <parquet/types.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace millrace::storage {
 namespace {
@@ -48,6 +49,40 @@ uint64_t WidthOf(const parquet::ColumnDescriptor& column) {
     default:
       return 8;
   }
+}
+
+// A lower bound of the dictionary page once it is decompressed; 0: there is no
+// dictionary.
+uint64_t DictionaryBytes(const parquet::ColumnChunkMetaData& chunk) {
+  if (!chunk.has_dictionary_page()) return 0;
+  if (AllPagesAreDictionary(chunk)) {
+    // The other pages hold an index and levels for each value.
+    constexpr uint64_t kIndexBytes = 8;
+    const uint64_t encoded = NotNegative(chunk.total_uncompressed_size());
+    const uint64_t values = NotNegative(chunk.num_values());
+    return values > encoded / kIndexBytes ? 0 : encoded - kIndexBytes * values;
+  }
+  // The stored page.
+  const int64_t begin = chunk.dictionary_page_offset();
+  const int64_t end = chunk.data_page_offset();
+  if (begin <= 0 || end <= begin) return 0;
+  return std::min(static_cast<uint64_t>(end - begin),
+                  NotNegative(chunk.total_compressed_size()));
+}
+
+// What the dictionary page takes beyond `counted`: the decoder's copy of the
+// values, and the page that the copy is made of, unless the page is a part of
+// the stored chunk.
+uint32_t LargeDictionaryKib(const parquet::ColumnChunkMetaData& chunk,
+                            bool stream, uint64_t counted) {
+  const uint64_t page = DictionaryBytes(chunk);
+  if (page <= kPageBytes) return 0;
+  const bool in_chunk =
+      !stream && chunk.compression() == parquet::Compression::UNCOMPRESSED;
+  const uint64_t copies = in_chunk ? page : 2 * page;
+  if (copies <= counted) return 0;
+  return static_cast<uint32_t>(std::min<uint64_t>(
+      (copies - counted) >> 10, std::numeric_limits<uint32_t>::max()));
 }
 
 }  // namespace
@@ -101,7 +136,12 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
     cost.per_row = ChunkCost::kStringBytes;
     return cost;
   }
-  if (chunk.has_dictionary_page()) cost.fixed += 2 * page;
+  if (chunk.has_dictionary_page()) {
+    cost.fixed += 2 * page;
+    // With the page that is decompressed and the one that is read.
+    cost.large_dictionary_kib =
+        LargeDictionaryKib(chunk, cost.stream, 4 * page);
+  }
   cost.per_row = 3 * static_cast<double>(plain) * each_row +
                  static_cast<double>(ChunkCost::kStringBytes);
   return cost;

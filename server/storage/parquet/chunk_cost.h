@@ -35,9 +35,16 @@ struct ChunkCost {
   bool dictionary = false;
   // The chunk is read page by page instead of at once.
   bool stream = false;
+  // What a dictionary page of strings above kPageBytes takes beyond `fixed`, in
+  // KiB: a lower bound. It counts when a row is refused, not in slices.
+  uint32_t large_dictionary_kib = 0;
 
   uint64_t Bytes(int64_t rows) const {
     return fixed + static_cast<uint64_t>(per_row * static_cast<double>(rows));
+  }
+  // To decode one row, with a large dictionary page.
+  uint64_t OneRowBytes() const {
+    return Bytes(1) + (uint64_t{large_dictionary_kib} << 10);
   }
 };
 

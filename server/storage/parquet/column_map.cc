@@ -1,5 +1,7 @@
 #include "server/storage/parquet/column_map.h"
 
+#include <arrow/type_traits.h>
+
 #include <cstdint>
 #include <memory>
 
@@ -117,6 +119,26 @@ bool TensorOfFixedLists(const arrow::DataType& type, Field* field) {
   return field->dtype() != DTYPE_UNSPECIFIED;
 }
 
+// What to write instead of a column of `type`; empty: no number holds its
+// values.
+std::string HowToWrite(const arrow::DataType& type) {
+  if (type.id() == arrow::Type::DICTIONARY) {
+    const arrow::DataType& values =
+        *static_cast<const arrow::DictionaryType&>(type).value_type();
+    if (IsBinary(values)) {
+      return ": write class names as int64 class numbers "
+             "(docs/formats.md#labels-in-other-columns)";
+    }
+    return NumberOf(values) == DTYPE_UNSPECIFIED
+               ? ""
+               : absl::StrCat(": write the column as ", values.ToString(),
+                              " without a dictionary");
+  }
+  if (arrow::is_temporal(type.id())) return ": write the column as int64";
+  if (arrow::is_decimal(type.id())) return ": write the column as float64";
+  return "";
+}
+
 void SetLabel(const std::map<std::string, ClassLabelFeature>& labels,
               Field* field) {
   const auto label = labels.find(field->name());
@@ -184,7 +206,7 @@ std::string WhyLeftOut(const arrow::Field& column) {
   // The type of a struct contains the names of its fields.
   return absl::StrCat("its type ",
                       CleanText(column.type()->ToString(), kMaxTypeBytes),
-                      " cannot become a field");
+                      " cannot become a field", HowToWrite(*column.type()));
 }
 
 ColumnForm PackedForm(const Field& field) {

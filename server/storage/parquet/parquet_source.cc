@@ -12,6 +12,7 @@
 #include "common/byte_budget.h"
 #include "common/byte_size.h"
 #include "common/clean_text.h"
+#include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/logging.h"
 #include "common/mutex.h"
@@ -46,6 +47,8 @@ constexpr size_t kMaxProjections = 64;
 constexpr size_t kMaxRefusalBytes = 16 << 10;
 
 constexpr absl::string_view kSmallerValues = "smaller values or pages";
+constexpr absl::string_view kNoDictionary =
+    "smaller values, or without a dictionary (pyarrow: use_dictionary=False)";
 constexpr absl::string_view kSmallerPages =
     "smaller pages (pyarrow: write_batch_size=1; a page ends only after a "
     "multiple of write_batch_size rows, 1024 by default)";
@@ -231,9 +234,21 @@ class ParquetSource final : public RecordSource {
     uint64_t bytes = 0;
     // There are strings with pages above the planned size.
     bool unplanned = false;
-    // The size of the largest page, and the number of its values.
+    // The size of the largest page, and the number of its values (of a
+    // dictionary: not known).
     uint64_t page_bytes = 0;
     uint64_t page_values = 0;
+    bool dictionary = false;
+
+    // "its largest page has 10 bytes".
+    std::string Page() const {
+      return absl::StrCat("its ", dictionary ? "dictionary" : "largest",
+                          " page has ", page_bytes, " bytes");
+    }
+    absl::string_view Smaller() const {
+      if (dictionary) return kNoDictionary;
+      return page_values == 1 ? kSmallerValues : kSmallerPages;
+    }
   };
   // The cache size that is large enough, at least `cache_bytes`. Reads the
   // headers of all pages; errors as ParquetFile::BoundsOf().
@@ -334,6 +349,7 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
   // The refusal for the row group with the largest rows, if the cache has no
   // room for one of its rows.
   std::string refused;
+  uint64_t refused_bytes = cache_bytes;
   const Shard* refused_shard = nullptr;
   int refused_group = 0;
   for (const Shard& shard : shards_) {
@@ -346,15 +362,18 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
       }
       slices.push_back(
           PlanSlices(starts[group + 1] - starts[group], costs, cache_bytes));
-      const uint64_t bytes = slices.back().bytes;
-      if (bytes <= made->most_bytes) continue;
-      made->most_bytes = bytes;
-      if (bytes <= cache_bytes) continue;
+      made->most_bytes = std::max(made->most_bytes, slices.back().bytes);
+      uint64_t bytes = slices.back().bytes;  // of one row, if above the cache
+      uint64_t one_row = 0;
+      for (const ChunkCost& cost : costs) one_row += cost.OneRowBytes();
+      bytes = std::max(bytes, one_row);
+      if (bytes <= refused_bytes) continue;
+      refused_bytes = bytes;
       std::string columns;
       for (size_t i = 0; i < costs.size(); ++i) {
         absl::StrAppend(&columns, i == 0 ? "" : ", ", "'",
                         shard.columns[made->fields[i]].name, "' ",
-                        costs[i].Bytes(1));
+                        costs[i].OneRowBytes());
       }
       refused_shard = &shard;
       refused_group = group;
@@ -364,7 +383,8 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
     }
   }
   if (refused.empty()) return absl::OkStatus();
-  uint64_t enough = made->most_bytes;
+  uint64_t enough = refused_bytes;
+  absl::string_view smaller = kSmallerValues;
   if (reads_pages) {
     const auto more = EnoughFor(
         *refused_shard, refused_group,
@@ -373,13 +393,14 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
     // when they are decoded.
     if (more.ok() && more->unplanned && more->bytes > enough) {
       enough = more->bytes;
-      absl::StrAppend(&refused, ", or up to ", enough,
-                      " if its largest page has ", more->page_bytes, " bytes");
+      absl::StrAppend(&refused, ", or up to ", enough, " bytes, because ",
+                      more->Page());
+      if (more->dictionary) smaller = more->Smaller();
     }
   }
   return absl::FailedPreconditionError(absl::StrCat(
       refused, ", but the cache of decoded row groups has ", cache_bytes,
-      " for this dataset; ", MoreCacheFor(enough, kSmallerValues)));
+      " for this dataset; ", MoreCacheFor(enough, smaller)));
 }
 
 void ParquetSource::NoteUse(const Projection& projection) const {
@@ -439,12 +460,13 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
     return absl::FailedPreconditionError(
         absl::StrCat(why, "; ", MoreCache("", kSmallerValues)));
   }
-  const bool one = enough->page_values == 1;
   return absl::FailedPreconditionError(absl::StrCat(
-      why, ": it needs up to ", enough->bytes,
-      " bytes, because its largest page has ", enough->page_bytes, " bytes (",
-      enough->page_values, one ? " value" : " values", "); ",
-      MoreCacheFor(enough->bytes, one ? kSmallerValues : kSmallerPages)));
+      why, ": it needs up to ", enough->bytes, " bytes, because ",
+      enough->Page(),
+      enough->dictionary
+          ? ""
+          : absl::StrCat(" (", CountText(enough->page_values, "value"), ")"),
+      "; ", MoreCacheFor(enough->bytes, enough->Smaller())));
 }
 
 std::vector<ParquetFile::Column> ParquetSource::ColumnsOf(
@@ -467,11 +489,15 @@ absl::StatusOr<ParquetSource::Enough> ParquetSource::EnoughFor(
   std::vector<ChunkCost> costs;
   for (const DecodeBound& bound : bounds) {
     costs.push_back(bound.cost);
-    enough.unplanned |=
-        bound.strings && bound.pages.encoded > ChunkCost::kPageBytes;
-    if (bound.pages.encoded <= enough.page_bytes) continue;
-    enough.page_bytes = bound.pages.encoded;
+    // The plan has counted a dictionary that stays one.
+    const uint64_t dictionary =
+        bound.cost.dictionary ? 0 : bound.pages.dictionary;
+    const uint64_t page = std::max(bound.pages.encoded, dictionary);
+    enough.unplanned |= bound.strings && page > ChunkCost::kPageBytes;
+    if (page <= enough.page_bytes) continue;
+    enough.page_bytes = page;
     enough.page_values = bound.pages.values;
+    enough.dictionary = dictionary > bound.pages.encoded;
   }
   const std::vector<int64_t>& starts = shard.file->group_starts();
   const int64_t rows = starts[group + 1] - starts[group];

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -55,11 +56,13 @@ TEST(NpyTest, EveryTypeHasItsName) {
 
 TEST(NpyTest, WritesElementsBehindTheHeader) {
   const std::string path = ::testing::TempDir() + "/x.npy";
+  std::remove(path.c_str());  // of an earlier run
   const uint8_t data[] = {1, 2, 3};
   ASSERT_TRUE(WriteNpy(path, DTYPE_UINT8, {3}, data).ok());
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   EXPECT_EQ(bytes, NpyHeader(DTYPE_UINT8, {3}) + "\x01\x02\x03");
+  EXPECT_TRUE(absl::IsAlreadyExists(WriteNpy(path, DTYPE_UINT8, {3}, data)));
   EXPECT_THAT(
       std::string(WriteNpy("/none/x.npy", DTYPE_UINT8, {3}, data).message()),
       HasSubstr("/none/x.npy"));

@@ -344,6 +344,24 @@ TEST_F(BenchTest, InterruptedItShowsWhatItHas) {
   }
 }
 
+// docs/operations.md promised exit code 0 here, too.
+TEST_F(BenchTest, ASweepThatIsInterruptedInItsFirstMeasurementHasNoFigures) {
+  const uint64_t before = BatchesSent();
+  Subprocess bench({ProgramPath("client/cli/millrace"), "bench", Endpoint(),
+                    "--synthetic", "--shape=16,16", "--sweep=window=4,8",
+                    "--seconds=10m"});
+  const absl::Time give_up = absl::Now() + absl::Minutes(1);
+  while (BatchesSent() < before + 100) {
+    ASSERT_TRUE(bench.Running()) << bench.Stderr();
+    ASSERT_LT(absl::Now(), give_up);
+  }
+  bench.Signal(SIGINT);
+  EXPECT_EQ(bench.Wait(), 1);
+  EXPECT_THAT(bench.Stderr(),
+              HasSubstr("before the first measurement of the "
+                        "sweep ended, so there are no figures"));
+}
+
 // Its figures were thrown away.
 TEST(OwnServerTest, WhenTheServerStopsTheFiguresUntilThenAreShown) {
   for (const bool timed : {true, false}) {

@@ -390,6 +390,15 @@ TEST(Doctor, WaitingForOtherRanksIsTheAllReduceOrARankWithoutData) {
   std::vector<Finding> findings = JudgeRun(run);
   EXPECT_EQ(NameOf(findings[0].part), "allreduce");
   EXPECT_THAT(AdviceOf(findings[0]), HasSubstr("--accumulate=4"));
+  // The batches of an epoch are combined already.
+  run.flags = {"--accumulate=2"};
+  run.epoch_seconds = {50, 50};
+  run.steps = 2;
+  findings = JudgeRun(run);
+  EXPECT_EQ(NameOf(findings[0].part), "allreduce");
+  EXPECT_THAT(AdviceOf(findings[0]), Not(HasSubstr("--accumulate")));
+  run.steps = 4;
+  EXPECT_THAT(AdviceOf(JudgeRun(run)[0]), HasSubstr("a larger --accumulate"));
   run.rank_stall_shares[2] = 0.3;
   findings = JudgeRun(run);
   EXPECT_EQ(NameOf(findings[0].part), "ranks");

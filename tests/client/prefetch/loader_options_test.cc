@@ -21,7 +21,7 @@ TEST(LoaderOptionsTest, RefusesWhatCannotBe) {
   EXPECT_THAT(options.Validate().message(), HasSubstr("world size 0"));
   options.world_size = 2;
   options.window = 1;
-  EXPECT_THAT(options.Validate().message(), HasSubstr("window of 1"));
+  EXPECT_THAT(options.Validate().message(), HasSubstr("window=1 is outside"));
   options.window = 8;
   options.initial_window = 2;
   EXPECT_THAT(options.Validate().message(), HasSubstr("give only one"));

@@ -88,6 +88,19 @@ TEST(CallErrorTest, AConnectionThatIsClosedAtOnceNamesTheLimits) {
   EXPECT_EQ(later.message(), "Socket closed");
 }
 
+// A server after SIGSTOP. The error asked whether a server runs there.
+TEST(CallErrorTest, AConnectionThatIsAcceptedAndSilentIsSaidToBe) {
+  const absl::Status error = CallError(
+      NotConnected("UNKNOWN: ipv4:127.0.0.1:7001: connection attempt timed out "
+                   "before receiving SETTINGS frame"),
+      kRequestBytes);
+  EXPECT_TRUE(absl::IsUnavailable(error)) << error;
+  EXPECT_THAT(error.message(),
+              AllOf(HasSubstr("the connection was accepted, and nothing came"),
+                    HasSubstr("is stopped (SIGSTOP"),
+                    HasSubstr("before receiving SETTINGS frame")));
+}
+
 TEST(CallErrorTest, AnEndThatNoServerGivesSpeaksAgainstTheConnection) {
   for (int code = 1; code <= 16; ++code) {
     SCOPED_TRACE(code);

@@ -517,6 +517,8 @@ TEST_F(DataToolTest, SplitsAreNotTakenForClasses) {
                 "classes: Val, train; pack each part by itself"));
   EXPECT_THAT(refused.err, AllOf(HasSubstr("--split=train"),
                                  HasSubstr("--labels_from_folders")));
+  // The help named train and test alone.
+  EXPECT_THAT(Call({"pack", "--help"}).out, HasSubstr("--split=NAME"));
   EXPECT_EQ(PackFolder({Out("lmdb", "split"), "--split=train"}).code,
             program::kExitOk);
   EXPECT_EQ(PackFolder({Out("lmdb", "d"), "--labels_from_folders"}).code,

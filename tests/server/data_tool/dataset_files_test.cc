@@ -49,7 +49,12 @@ TEST(DatasetFilesTest, ValuesInFoldersAreNoFields) {
                   .Warnings(),
               ElementsAre(HasSubstr("(year=2024/month=1, year=2024/month=2) "
                                     "are not fields of the dataset")));
-  EXPECT_THAT(DescribeFiles({"/d/year=2024/a.parquet"}).Warnings(), IsEmpty());
+  // Nothing was said of a glob inside one folder.
+  EXPECT_THAT(
+      DescribeFiles({"/d/year=2024/a.parquet", "/d/year=2024/b.parquet"})
+          .Warnings(),
+      ElementsAre(HasSubstr("(year=2024) are not fields")));
+  EXPECT_THAT(DescribeFiles({"/d/2024/a.parquet"}).Warnings(), IsEmpty());
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ TEST(Subset, AnotherSeedCutsElsewhere) {
 TEST(Subset, RefusesBoundsThatHoldNothing) {
   for (const auto& [from, to] :
        {std::pair{0.5, 0.5}, std::pair{0.8, 0.2}, std::pair{-0.1, 0.5},
-        std::pair{0.0, 1.1}, std::pair{0.0, std::nan("")}}) {
+        std::pair{0.0, 1.1}, std::pair{0.0, std::nan("")}, std::pair{0.5, 0.0},
+        std::pair{0.0, 0.0}}) {
     EXPECT_EQ(SubsetCut::Create(WithSubset(from, to, 1), 100).status().code(),
               absl::StatusCode::kInvalidArgument);
   }

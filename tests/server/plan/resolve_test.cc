@@ -20,6 +20,8 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 Field TensorField(const std::string& name, DType dtype,
                   std::vector<int64_t> shape) {
@@ -284,12 +286,12 @@ TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
       "field image holds encoded images: add decode_image and a transform that "
       "fixes their size, such as random_resized_crop or center_crop; field "
       "text holds strings, bytes or lists of variable length, and ragged "
-      "tensors are not supported yet: a column of fixed-size lists, in pyarrow "
-      "pa.list_(pa.uint8(), N), is served as a tensor; the server reads "
-      "encoded images from a Parquet column of binary values that is named "
-      "image, or that is a struct with a binary child bytes: rename the column "
-      "or write it in that form (docs/formats.md#images-in-other-columns). To "
-      "do without, list the outputs: outputs { field: \"label\" }");
+      "tensors are not supported yet: write lists as pa.list_(pa.uint8(), N) "
+      "in pyarrow, class names as int64 class numbers "
+      "(docs/formats.md#labels-in-other-columns), encoded images as a binary "
+      "column named image or a struct with a binary child bytes "
+      "(docs/formats.md#images-in-other-columns). To do without, list the "
+      "outputs: outputs { field: \"label\" }");
   ExpectInvalid(std::string(kPhotos) + "transforms { decode_image {} }",
                 "1 field of dataset photos would be missing from the batch: "
                 "field image has images of different sizes: add a transform "
@@ -335,6 +337,89 @@ TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
                     "transforms { resize { short_side: 256 } } "
                     "outputs { field: 'image' }",
                 "add center_crop");
+}
+
+// The message was cut at 1,200 bytes, before the remedy at its end.
+TEST_F(Resolve, TheRemedyForManyMissingFieldsIsNotCut) {
+  std::vector<Field> fields = {EncodedImage(), Label(3)};
+  const auto ragged = [](const std::string& name, DType dtype) {
+    Field field;
+    field.set_name(name);
+    field.set_kind(FIELD_KIND_RAGGED);
+    field.set_dtype(dtype);
+    return field;
+  };
+  fields.push_back(ragged("caption", DTYPE_UINT8));
+  fields.push_back(ragged("list", DTYPE_FLOAT32));
+  fields.push_back(TensorField("flat", DTYPE_FLOAT32, {3}));
+  fields.push_back(ragged("jpeg", DTYPE_UINT8));
+  DatasetInfo mix = Dataset("mix", fields);
+  const auto leave_out = [&mix](const std::string& name,
+                                const std::string& reason) {
+    LeftOutColumn* column = mix.add_left_out();
+    column->set_name(name);
+    column->set_reason(reason);
+  };
+  leave_out("big", "tensors have no type uint64: write the column as int64");
+  leave_out("huge", "tensors have no type uint64: write the column as int64");
+  datasets_["mix"] = &mix;
+  const auto refusal = [&] {
+    return std::string(
+        Run("sources { dataset: 'mix' } batch_size: 2").status().message());
+  };
+  EXPECT_LE(refusal().size(), 1200u);
+  EXPECT_THAT(refusal(), StartsWith("outputs: 6 fields of dataset mix would"));
+  EXPECT_THAT(refusal(), HasSubstr("fields caption, jpeg, each: holds"));
+  EXPECT_THAT(refusal(), HasSubstr("columns big, huge, each: tensors have no"));
+  const std::string remedy =
+      ". To do without, list the outputs: outputs { field: \"label\" } outputs "
+      "{ field: \"flat\" }";
+  EXPECT_THAT(refusal(), EndsWith(remedy));
+  for (int i = 0; i < 40; ++i) {
+    leave_out(absl::StrCat("column", i), absl::StrCat("it is odd, ", i));
+  }
+  EXPECT_LE(refusal().size(), 1200u);
+  EXPECT_THAT(refusal(), HasSubstr("; and without a reason here: "));
+  EXPECT_THAT(refusal(), EndsWith(remedy));
+  // More other fields than a message names.
+  for (int i = 0; i < 60; ++i) {
+    *mix.mutable_schema()->add_fields() =
+        TensorField(absl::StrCat("measurement", i), DTYPE_FLOAT32, {});
+  }
+  EXPECT_LE(refusal().size(), 1200u);
+  EXPECT_THAT(refusal(), HasSubstr(" of the 62 other fields), list the "
+                                   "outputs: outputs { field: \"label\" }"));
+  EXPECT_THAT(refusal(), EndsWith("\" }"));
+}
+
+// A label of strings was advised to become an image, and then to be left out.
+TEST_F(Resolve, ALabelOfStringsIsToBecomeClassNumbers) {
+  Field label;
+  label.set_name("label");
+  label.set_kind(FIELD_KIND_RAGGED);
+  label.set_dtype(DTYPE_UINT8);
+  const DatasetInfo names =
+      Dataset("names", {TensorField("image", DTYPE_UINT8, {4, 4, 3}), label});
+  datasets_["names"] = &names;
+  const std::string spec = "sources { dataset: 'names' } batch_size: 2 ";
+  EXPECT_EQ(
+      std::string(Run(spec).status().message()),
+      "outputs: 1 field of dataset names would be missing from the batch: "
+      "field label holds strings or bytes, and a label is a class number: "
+      "write the column as int64 class numbers "
+      "(docs/formats.md#labels-in-other-columns). To do without (the batch "
+      "then has no label), list the outputs: outputs { field: \"image\" }");
+  ExpectUnimplemented(spec + "outputs { field: 'label' }",
+                      "write the column as int64 class numbers");
+  // Nor is it a candidate for the images.
+  const DatasetInfo alone = Dataset("alone", {label});
+  datasets_["alone"] = &alone;
+  const std::string missing(
+      Run("sources { dataset: 'alone' } batch_size: 2 preset: "
+          "'imagenet_train'")
+          .status()
+          .message());
+  EXPECT_THAT(missing, Not(HasSubstr("rename the column")));
 }
 
 TEST_F(Resolve, UnknownNamesAreNotFound) {
@@ -409,8 +494,22 @@ TEST_F(Resolve, RangesAreChecked) {
       "the subset is from 1 to 1");
   ExpectInvalid("sources { dataset: 'digits' weight: -1 } batch_size: 1",
                 "negative");
+  ExpectInvalid("sources { dataset: 'digits' weight: 0 } batch_size: 1",
+                "sources[0].weight: weight is 0: it must be above 0, or left "
+                "out for 1");
+  ExpectInvalid(
+      "sources { dataset: 'digits' subset { from: 0.5 to: 0 } } batch_size: 1",
+      "the subset is from 0.5 to 0");
+  ExpectInvalid("sources { dataset: 'digits' subset { to: 0 } } batch_size: 1",
+                "the subset is from 0 to 0");
   ExpectInvalid(std::string(kDigits) + "shuffle { block_size: 4 }",
                 "has an effect only with mode: BLOCK");
+  ExpectInvalid(std::string(kDigits) + "shuffle { mode: BLOCK block_size: 0 }",
+                "shuffle.block_size: block_size is 0: it must be 1 .. "
+                "1073741824, or left out for 64");
+  ExpectInvalid(
+      std::string(kDigits) + "shuffle { mode: BLOCK window_blocks: 0 }",
+      "window_blocks is 0");
 }
 
 TEST_F(Resolve, ASubsetWithoutAnEndGoesToTheLastSample) {

@@ -276,6 +276,90 @@ TEST(TransformCheck, TakesEveryBoundAndNothingBeyond) {
   EXPECT_GE(numbers, 50);
 }
 
+// A written 0 became the default: mix_up { alpha: 0 } mixed with alpha 1, and
+// color_jitter { saturation_min: 0 saturation_max: 0 } left the colours alone.
+TEST(TransformCheck, AWrittenZeroIsNeverTheDefault) {
+  struct Case {
+    const char* text;
+    const char* field;
+    const char* message;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"mix_up { alpha: 0 }", "alpha", "above 0 and at most 1000"},
+           {"cut_mix { alpha: 0 }", "alpha", "or left out for 1"},
+           {"rand_augment { num_magnitude_bins: 0 }", "num_magnitude_bins",
+            "is 0: it must be 2 .. 1001, or left out for 31"},
+           {"trivial_augment_wide { num_magnitude_bins: 0 }",
+            "num_magnitude_bins", "2 .. 1001"},
+           {"random_erasing { scale_min: 0 scale_max: 0 }", "scale_min",
+            "scale 0 .. 0: write 0 < scale_min"},
+           {"random_erasing { ratio_min: 0 ratio_max: 0 }", "ratio_min",
+            "neither for 0.3 .. 3.3"},
+           {"random_resized_crop { height: 1 width: 1 scale_min: 0 }",
+            "scale_min", "scale_min is 0, and scale_max is not written"},
+           {"random_resized_crop { height: 1 width: 1 ratio_max: 0 }",
+            "ratio_max", "ratio_max is 0, and ratio_min is not written"},
+           {"random_affine { degrees_max: 3 scale_min: 0 scale_max: 0 }",
+            "scale_min", "0 < scale_min"},
+           {"random_affine { scale_min: 0 scale_max: 0 }", "scale_min",
+            "0 < scale_min"},
+           {"gaussian_blur { kernel_size: 3 sigma_min: 0 sigma_max: 0 }",
+            "sigma_min", "neither for 0.1 .. 2"},
+           {"color_jitter { saturation_min: 0 }", "saturation_min",
+            "saturation_min is 0, and saturation_max is not written"},
+           {"resize { height: 2 width: 2 short_side: 0 }", "short_side",
+            "short_side is 0: it must be 1 .. 16384"},
+           {"resize { short_side: 2 height: 0 }", "height", "1 .. 16384"},
+       }) {
+    const auto problems = FindTransformProblems(Parse(c.text));
+    ASSERT_EQ(problems.size(), 1u) << c.text << "\n" << Problems(c.text);
+    EXPECT_EQ(problems[0].field, c.field) << c.text;
+    EXPECT_THAT(Problems(c.text), HasSubstr(c.message)) << c.text;
+  }
+}
+
+TEST(TransformDefaults, KeepARangeOfZeroAndDropAZeroThatSaysNothing) {
+  const char* const grey =
+      "color_jitter { fields: 'a' brightness_min: 0 brightness_max: 0 "
+      "saturation_min: 0 saturation_max: 0 p: 1 }";
+  EXPECT_EQ(Problems(grey), "");
+  Transform transform = Parse(grey);
+  WriteDefaults(transform);
+  EXPECT_EQ(transform.DebugString(), Parse(grey).DebugString());
+  // The spec of a client that knows no written 0.
+  Transform written = Parse("color_jitter { contrast_min: 0 contrast_max: 2 }");
+  Transform left_out = Parse("color_jitter { contrast_max: 2 }");
+  WriteDefaults(written);
+  WriteDefaults(left_out);
+  EXPECT_EQ(written.SerializeAsString(), left_out.SerializeAsString());
+}
+
+// A default other than 0 beside a field without presence would replace a
+// written 0.
+TEST(TransformKinds, EveryNumberWithADefaultKnowsWhetherItIsWritten) {
+  for (const Defaulted& each : EveryKind()) {
+    const Transform bare = Parse(each.text);
+    Transform transform = bare;
+    WriteDefaults(transform);
+    const auto* kind = KindField(bare);
+    const auto& before = bare.GetReflection()->GetMessage(bare, kind);
+    const auto& after = transform.GetReflection()->GetMessage(transform, kind);
+    for (int i = 0; i < kind->message_type()->field_count(); ++i) {
+      const auto* field = kind->message_type()->field(i);
+      if (field->is_repeated() ||
+          field->cpp_type() ==
+              google::protobuf::FieldDescriptor::CPPTYPE_STRING) {
+        continue;
+      }
+      if (after.GetReflection()->HasField(after, field) &&
+          !before.GetReflection()->HasField(before, field)) {
+        EXPECT_TRUE(field->has_presence())
+            << kind->name() << "." << field->name();
+      }
+    }
+  }
+}
+
 // Of what is no single number; beyond them: see below.
 TEST(TransformCheck, TakesTheLargestOfLists) {
   for (const char* text :

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/testing/subprocess.h"
 #include "tests/trainer/monitoring/event_reader.h"
 #include "trainer/monitoring/crc32c.h"
@@ -23,6 +24,7 @@ using ::millrace::testing::NewTempDir;
 using ::millrace::testing::ReadEvents;
 using ::millrace::testing::ReadFile;
 using ::millrace::testing::Series;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
@@ -163,6 +165,7 @@ TEST(EventFile, AFullDiskCostsNoRecordThatFitsIntoMemory) {
   EXPECT_TRUE((*file)->Add(3, {{"a", 3}}).ok());
   EXPECT_THAT(Series(ReadEvents(ReadFile((*file)->path())), "a"),
               ElementsAre(Pair(1, 1), Pair(2, 2), Pair(3, 3)));
+  EXPECT_EQ((*file)->MissingText(), "");
 
   // What does not fit into memory either is left out as whole records.
   limit(ReadFile((*file)->path()).size());
@@ -170,8 +173,22 @@ TEST(EventFile, AFullDiskCostsNoRecordThatFitsIntoMemory) {
     EXPECT_FALSE((*file)->Add(step, {{"a", 1}}).ok());
   }
   EXPECT_GT((*file)->left_out(), 0u);
+  // "the end of the run is missing" was all that a run said whose file had
+  // none of its points.
+  const uint64_t kept = ReadFile((*file)->path()).size();
+  EXPECT_THAT(
+      (*file)->MissingText(),
+      AllOf(HasSubstr(absl::StrCat((*file)->path(), " has 3 of 99 points (",
+                                   kept, " of ")),
+            HasSubstr(" bytes): 96 points are missing, the first at "
+                      "step 4, the last at step 99")));
   limit(before.rlim_cur);
   EXPECT_TRUE((*file)->Flush().ok());
+  EXPECT_THAT((*file)->MissingText(),
+              AllOf(HasSubstr(absl::StrCat((*file)->left_out(),
+                                           " points are missing, the first "
+                                           "at step ")),
+                    HasSubstr(", the last at step 99")));
   const EventContent content = ReadEvents(ReadFile((*file)->path()));
   EXPECT_EQ(content.error, "");
   EXPECT_EQ(content.events.size() - 1 + (*file)->left_out(), 99u);

@@ -1,10 +1,14 @@
 #include "trainer/monitoring/run_monitor.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
+#include "tests/testing/subprocess.h"
 #include "trainer/monitoring/step_profiler.h"
 #include "trainer/progress.h"
 
@@ -63,6 +67,28 @@ TEST(RunMonitor, CountsTheLastWaitOfAnUnfinishedEpoch) {
   EXPECT_EQ(times.steps, 1u);
   EXPECT_EQ(times.samples, 8u);
   EXPECT_DOUBLE_EQ(times.data_seconds, 12);
+}
+
+// A run that failed before its first step left a file without a point.
+TEST(RunMonitor, MakesTensorBoardsFileWithTheFirstPoint) {
+  trainer::Progress progress(
+      {.enabled = false, .terminal = false, .log_every = 0});
+  const std::string top = testing::NewTempDir();
+  const std::string folder = top + "/logs/run1";
+  auto monitor =
+      RunMonitor::Make({.device = c10::kCPU, .tensorboard = folder}, progress,
+                       [] { return RunMonitor::Counters(); });
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  EXPECT_NE(access((top + "/logs").c_str(), F_OK), 0);
+  (*monitor)->Report(1, {{"Loss/train_epoch", 0.5}});
+  EXPECT_EQ(access(folder.c_str(), F_OK), 0);
+  (*monitor)->End();
+
+  testing::WriteFile(top + "/file", "");
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      RunMonitor::Make({.device = c10::kCPU, .tensorboard = top + "/file/logs"},
+                       progress, [] { return RunMonitor::Counters(); })
+          .status()));
 }
 
 // A run that was stopped within step 5 had a "profile of steps 5 to 4".

@@ -251,14 +251,35 @@ TEST_F(TrainLogs, MistakesAreSaidBeforeTraining) {
        2},
       {{"--profile=" + folder_, "--profile_steps=4-3"}, "give FROM-TO", 2},
       {{"--profile=" + folder_, "--profile_steps=0"}, "give FROM-TO", 2},
-      {{"--profile=" + folder_ + "/file"}, folder_ + "/file", 1},
-      {{"--tensorboard=" + folder_ + "/file/logs"}, folder_ + "/file", 1},
+      {{"--profile=" + folder_ + "/file"}, folder_ + "/file is a file", 2},
+      {{"--tensorboard=" + folder_ + "/file"}, folder_ + "/file is a file", 2},
+      {{"--tensorboard=" + folder_ + "/file/logs"},
+       folder_ + "/file is a file; name a folder",
+       2},
+      {{"--audit_dir=" + folder_ + "/file"}, folder_ + "/file is a file", 2},
+      // Was accepted, and the batch of a loss of NaN was lost.
+      {{"--failed_batch=" + folder_ + "/file"}, folder_ + "/file is a file", 2},
+      {{"--failed_batch=" + folder_ + "/file/bad"},
+       folder_ + "/file is a file",
+       2},
   };
   for (const auto& [flags, expected, exit_code] : kMistakes) {
     const ProgramResult run = Run(flags);
     EXPECT_EQ(run.exit_code, exit_code) << flags.back();
     EXPECT_THAT(run.err, HasSubstr(expected)) << flags.back();
   }
+}
+
+// Folders of --profile and --tensorboard stayed, and an event file without a
+// point.
+TEST_F(TrainLogs, ARunThatFailsBeforeItsFirstStepLeavesNoFolders) {
+  WriteFile(folder_ + "/file", "no weights");
+  const ProgramResult run = Run(
+      {"--init_weights=" + folder_ + "/file", "--profile=" + folder_ + "/p",
+       "--profile_steps=1-2", "--tensorboard=" + folder_ + "/t/run1",
+       "--audit_dir=" + folder_ + "/a", "--failed_batch=" + folder_ + "/f"});
+  EXPECT_EQ(run.exit_code, 2) << run.err;
+  EXPECT_THAT(FilesIn(folder_), ElementsAre(folder_ + "/file"));
 }
 
 }  // namespace

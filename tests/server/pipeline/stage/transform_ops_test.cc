@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/aligned_buffer.h"
@@ -185,6 +186,24 @@ TEST(TransformOps, AreWhatTheSpecAsksFor) {
   // Each parameter matters.
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t k = 0; k < i; ++k) EXPECT_NE(all[i], all[k]) << i << " " << k;
+  }
+}
+
+// 0 .. 0 left the colours unchanged.
+TEST(TransformOps, AFactorOfZeroIsAFactor) {
+  augment::ColorJitterOptions grey, black;
+  grey.place = black.place = kPlace;
+  grey.saturation = black.brightness = {{0, 0}};
+  const std::pair<std::string, augment::ColorJitterOptions> cases[] = {
+      {"color_jitter { saturation_min: 0 saturation_max: 0 }", grey},
+      {"color_jitter { brightness_min: 0 brightness_max: 0 }", black}};
+  for (const auto& [text, options] : cases) {
+    const Transform transform = ParseTransform(text);
+    const auto op = MakePixelOp({&transform, kPlace}, 3, {});
+    ASSERT_TRUE(op.ok()) << op.status();
+    EXPECT_EQ(ResultsOf(**op, 3, 5),
+              ResultsOf(*augment::MakeColorJitter(options), 3, 5))
+        << text;
   }
 }
 

@@ -25,6 +25,7 @@
 namespace millrace::storage {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -163,6 +164,34 @@ TEST_F(DecodeBoundTest, AValueThatThePlanHasNoRoomFor) {
   EXPECT_LE(named, 110 * kMiB);
   const absl::Status read = ReadAll(named, &named);
   EXPECT_TRUE(read.ok()) << read;
+}
+
+// Open accepted the column, and every batch failed, "because its largest page
+// has 10 bytes (4 values)": the page of the indices, not the dictionary.
+TEST_F(DecodeBoundTest, ALargeValueInADictionary) {
+  arrow::BinaryBuilder images;
+  for (const int64_t bytes : {3'000, 13'000'000, 3'001, 3'002}) {
+    ASSERT_TRUE(images.Append(std::string(bytes, '\xe1')).ok());
+  }
+  Write(*images.Finish(), *parquet::WriterProperties::Builder().compression(
+                              arrow::Compression::SNAPPY));
+  uint64_t named = 0;
+  const absl::Status refused = ReadAll(32 * kMiB, &named);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(
+      std::string(refused.message()),
+      AllOf(HasSubstr("decoding one row of row group 0 takes 3"),
+            HasSubstr(absl::StrCat("or up to ", named,
+                                   " bytes, because its dictionary page has "
+                                   "13009019 bytes, but the cache")),
+            HasSubstr("use_dictionary=False")));
+  EXPECT_LE(named, 140 * kMiB);
+  // Not refused where it works.
+  for (const uint64_t bytes : {44 * kMiB, named}) {
+    uint64_t again = 0;
+    const absl::Status read = ReadAll(bytes, &again);
+    EXPECT_TRUE(read.ok()) << bytes << ": " << read;
+  }
 }
 
 TEST_F(DecodeBoundTest, PagesOfSeveralRows) {

@@ -82,7 +82,10 @@ constexpr char kDecodeJpeg[] =
 // and "is no image": none of them says how to serve JPEGs.
 TEST_F(ParquetImagesTest, AnyOtherNameIsRefusedWithAdviceThatWorks) {
   Write("jpeg", Photographs());
-  EXPECT_THAT(Check("", program::kExitFailed), HasSubstr(kAdvice));
+  EXPECT_THAT(Check("", program::kExitFailed),
+              HasSubstr("encoded images as a binary column named image or a "
+                        "struct with a binary child bytes "
+                        "(docs/formats.md#images-in-other-columns)"));
   EXPECT_THAT(Check("preset: 'imagenet_eval'", program::kExitFailed),
               AllOf(HasSubstr("its field jpeg contains bytes or strings; "),
                     HasSubstr(kAdvice)));

@@ -15,13 +15,16 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/error_detail.h"
 #include "server/storage/open.h"
 #include "server/storage/parquet/arrow_error.h"
+#include "server/storage/parquet/column_map.h"
 #include "server/storage/parquet/foreign_fingerprint.h"
 #include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/parquet_writer.h"
@@ -32,6 +35,7 @@ namespace millrace::storage {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 // A JSON list of rows as an array.
@@ -196,6 +200,25 @@ TEST_F(ParquetSourceTest, HuggingFaceFilesAreImagesAndClasses) {
   EXPECT_EQ(*read, (Samples{{"aa", Scalar<int64_t>(1)},
                             {"b", Scalar<int64_t>(0)},
                             {"", Scalar<int64_t>(1)}}));
+}
+
+// "its type dictionary<...> cannot become a field", without an action.
+TEST(WhyLeftOut, SaysWhatToWriteInstead) {
+  const auto why = [](std::shared_ptr<arrow::DataType> type) {
+    return WhyLeftOut(*arrow::field("label", std::move(type)));
+  };
+  EXPECT_THAT(why(arrow::dictionary(arrow::int32(), arrow::utf8())),
+              EndsWith("cannot become a field: write class names as int64 "
+                       "class numbers "
+                       "(docs/formats.md#labels-in-other-columns)"));
+  EXPECT_THAT(why(arrow::dictionary(arrow::int8(), arrow::float32())),
+              EndsWith(": write the column as float without a dictionary"));
+  EXPECT_THAT(why(arrow::date32()),
+              EndsWith("cannot become a field: write the column as int64"));
+  EXPECT_THAT(why(arrow::decimal128(9, 2)),
+              EndsWith(": write the column as float64"));
+  EXPECT_THAT(why(arrow::list(arrow::utf8())),
+              EndsWith("cannot become a field"));
 }
 
 TEST_F(ParquetSourceTest, EveryKindOfColumnIsMappedOrLeftOut) {
