@@ -4,7 +4,7 @@ Bazel 4 has no rule for precompiled headers. This rule compiles one with the
 flags that C++ sources have in the configuration, followed by `copts`. A source
 loads the result where it depends on the target and is compiled with
 
-  gcc    -include PACKAGE/NAME.h
+  gcc    -include PACKAGE/NAME.h     (looks for NAME.h.gch, here a folder)
   clang  -include-pch BIN/PACKAGE/NAME.h.pch    (BIN: bazel-out/.../bin)
 
 Where the flags of the source differ from those here, gcc reads the headers
@@ -25,54 +25,62 @@ def _precompiled_headers_impl(ctx):
         unsupported_features = ctx.disabled_features,
     )
 
-    # gcc looks for NAME.h.gch beside the NAME.h of -include.
     header = ctx.actions.declare_file(ctx.label.name + ".h")
     ctx.actions.write(header, "".join(["#include <%s>\n" % h for h in ctx.attr.headers]))
 
     flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts
+    # Whether code is position-independent, as Bazel decides it for sources: in
+    # the optimised build only that of shared libraries is, which hold no tests.
+    pic = [True]
+    if ctx.var["COMPILATION_MODE"] == "opt":
+        pic = [False] if ctx.attr.testonly else [False, True]
     if "clang" in toolchain.compiler:
         # clang notes the absolute path of its input, so it cannot be a file of
         # the sandbox: an empty header of libc. Nor may the times of the headers
         # be noted, which differ between machines.
         source = "/usr/include/stdc-predef.h"
-        output = ctx.actions.declare_file(ctx.label.name + ".h.pch")
+        outputs = {True: ctx.actions.declare_file(ctx.label.name + ".h.pch")}
         flags = flags + ["-Xclang", "-fno-pch-timestamp"]
         for name in ctx.attr.headers:
             flags = flags + ["-include", name]
     else:
+        # Of a folder, gcc takes the first file that fits the flags.
         source = header.path
-        output = ctx.actions.declare_file(ctx.label.name + ".h.gch")
+        outputs = {
+            use_pic: ctx.actions.declare_file("%s.h.gch/%s" % (ctx.label.name, "pic" if use_pic else "no_pic"))
+            for use_pic in pic
+        }
 
-    variables = cc_common.create_compile_variables(
-        feature_configuration = features,
-        cc_toolchain = toolchain,
-        source_file = source,
-        output_file = output.path,
-        user_compile_flags = flags + ["-x", "c++-header"],
-        # As Bazel decides it for sources.
-        use_pic = ctx.var["COMPILATION_MODE"] != "opt",
-    )
-    ctx.actions.run(
-        executable = cc_common.get_tool_for_action(
+    for use_pic, output in outputs.items():
+        variables = cc_common.create_compile_variables(
             feature_configuration = features,
-            action_name = _ACTION,
-        ),
-        arguments = cc_common.get_memory_inefficient_command_line(
-            feature_configuration = features,
-            action_name = _ACTION,
-            variables = variables,
-        ),
-        env = cc_common.get_environment_variables(
-            feature_configuration = features,
-            action_name = _ACTION,
-            variables = variables,
-        ),
-        inputs = depset([header], transitive = [toolchain.all_files]),
-        outputs = [output],
-        mnemonic = "CppPrecompile",
-    )
+            cc_toolchain = toolchain,
+            source_file = source,
+            output_file = output.path,
+            user_compile_flags = flags + ["-x", "c++-header"],
+            use_pic = use_pic,
+        )
+        ctx.actions.run(
+            executable = cc_common.get_tool_for_action(
+                feature_configuration = features,
+                action_name = _ACTION,
+            ),
+            arguments = cc_common.get_memory_inefficient_command_line(
+                feature_configuration = features,
+                action_name = _ACTION,
+                variables = variables,
+            ),
+            env = cc_common.get_environment_variables(
+                feature_configuration = features,
+                action_name = _ACTION,
+                variables = variables,
+            ),
+            inputs = depset([header], transitive = [toolchain.all_files]),
+            outputs = [output],
+            mnemonic = "CppPrecompile",
+        )
     return [CcInfo(compilation_context = cc_common.create_compilation_context(
-        headers = depset([header, output]),
+        headers = depset([header] + outputs.values()),
     ))]
 
 precompiled_headers = rule(

@@ -45,20 +45,30 @@ def accuracies(paths):
         sys.exit("accuracy below 0.75: " + ", ".join(low))
 
 
+def steady(run):
+    """The run without its first epoch: samples a second, share waiting, share of copies."""
+    if "epoch_times" not in run:  # dataloader.py has left it out
+        return run["samples_per_second"], run["stall_share"], None
+    epochs = run["epoch_times"][1:]
+    total = {key: sum(epoch[key] for epoch in epochs)
+             for key in ("seconds", "samples", "data_seconds", "device_copy_seconds")}
+    return (total["samples"] / total["seconds"], total["data_seconds"] / total["seconds"],
+            total["device_copy_seconds"] / total["seconds"])
+
+
 def rates(folder):
     # "resnet18_network.2.json": a row, and the number of the round.
     rows = {}
     for name in sorted(os.listdir(folder)):
         row, round_number, kind = (name.split(".") + ["", ""])[:3]
         if row.startswith("resnet") and round_number.isdigit() and kind == "json":
-            rows.setdefault(row, []).append(json.load(open(os.path.join(folder, name), encoding="utf-8")))
+            run = json.load(open(os.path.join(folder, name), encoding="utf-8"))
+            rows.setdefault(row, []).append(steady(run))
     for row, runs in rows.items():
-        speeds = [run["samples_per_second"] for run in runs]
-        stalls = [100 * run["stall_share"] for run in runs]
-        copies = [run["times"]["device_copy_seconds"] / run["times"]["seconds"] for run in runs if "times" in run]
+        speeds, stalls, copies = zip(*runs)
         print(f"{row}: {statistics.median(speeds):,.0f} images/s ({min(speeds):,.0f} to {max(speeds):,.0f}), waiting "
-              f"{statistics.median(stalls):.1f} % ({min(stalls):.1f} to {max(stalls):.1f})"
-              + (f", copies on the device {100 * statistics.median(copies):.1f} %" if copies else "")
+              f"{100 * statistics.median(stalls):.1f} % ({100 * min(stalls):.1f} to {100 * max(stalls):.1f})"
+              + (f", copies on the device {100 * statistics.median(copies):.1f} %" if copies[0] is not None else "")
               + f", {len(runs)} rounds")
 
 

@@ -4,8 +4,8 @@
 
 Images of FOLDER, torchvision's RandomResizedCrop(224), flip and normalisation,
 a worker for each core, pinned memory; MODEL of torchvision in bfloat16
-autocast, channels_last, SGD. As many images as EPOCHS epochs have, as one long
-epoch, so that the workers start once. The first 20 steps do not count.
+autocast, channels_last, SGD. EPOCHS x 68 steps of 128 images as one long epoch,
+so that the workers start once. The first 68 steps do not count.
 """
 
 import json
@@ -18,6 +18,9 @@ import torchvision
 from torch.utils.data import ConcatDataset, DataLoader
 from torchvision.transforms import v2
 
+BATCH = 128
+STEPS_OF_EPOCH = 68
+
 
 def main(folder, model_name, epochs, output):
     transform = v2.Compose([
@@ -25,7 +28,9 @@ def main(folder, model_name, epochs, output):
         v2.ToDtype(torch.float32, scale=True),
         v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
     images = torchvision.datasets.ImageFolder(folder, transform)
-    loader = DataLoader(ConcatDataset([images] * int(epochs)), batch_size=128, shuffle=True, drop_last=True,
+    steps_of_all = STEPS_OF_EPOCH * int(epochs)
+    repeated = ConcatDataset([images] * (steps_of_all * BATCH // len(images) + 1))
+    loader = DataLoader(repeated, batch_size=BATCH, shuffle=True, drop_last=True,
                         num_workers=os.cpu_count(), pin_memory=True, prefetch_factor=4)
     model = getattr(torchvision.models, model_name)(num_classes=len(images.classes))
     model = model.cuda().to(memory_format=torch.channels_last).train()
@@ -37,7 +42,7 @@ def main(folder, model_name, epochs, output):
     while True:
         asked = time.perf_counter()
         batch = next(batches, None)
-        if batch is None:
+        if batch is None or steps == steps_of_all:
             break
         waited += time.perf_counter() - asked
         image = batch[0].cuda(non_blocking=True).contiguous(memory_format=torch.channels_last)
@@ -48,12 +53,12 @@ def main(folder, model_name, epochs, output):
         loss.backward()
         optimizer.step()
         steps += 1
-        if steps == 20:
+        if steps == STEPS_OF_EPOCH:
             torch.cuda.synchronize()
             waited, begin = 0.0, time.perf_counter()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - begin
-    run = {"samples_per_second": (steps - 20) * 128 / seconds, "stall_share": waited / seconds,
+    run = {"samples_per_second": (steps - STEPS_OF_EPOCH) * BATCH / seconds, "stall_share": waited / seconds,
            "workers": os.cpu_count()}
     json.dump(run, open(output, "w", encoding="utf-8"))
     print(run)
