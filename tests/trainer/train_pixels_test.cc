@@ -131,7 +131,7 @@ TEST_F(Pixels, TakesWhatThePresetMakes) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   std::vector<std::string> unsaid = flags;
   unsaid.push_back("--classes=3");
-  EXPECT_THAT(Run(unsaid).err, AllOf(HasSubstr("Target 255"),
+  EXPECT_THAT(Run(unsaid).err, AllOf(HasSubstr("has the label 255 in row"),
                                      HasSubstr("give it to --ignore_value")));
   EXPECT_THAT(Run(flags).err, HasSubstr("give --classes=N"));
 }
