@@ -444,8 +444,8 @@ TEST_F(AuditTest, AWriteThatWasCutShortCostsThatRecordAlone) {
   const auto result = Check();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("32 bytes that are not a "
-                                                   "record")));
+  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("32 bytes outside the "
+                                                   "records")));
   EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
 }
 
