@@ -673,7 +673,7 @@ for extra, dtype, shape, view in (
          "as_stored"),
         ("transforms { normalize { mean: [0.5, 0.5, 0.5] stddev: [0.2, 0.2, 0.2] } }", "float32",
          (5, 3, 8, 8), "channels_first")):
-    one = pictures(extra)
+    one = pictures("bad_samples { action: ZERO }" + extra)   # its error may be early
     image = next(iter(one))[0]
     assert (image.dtype, image.shape) == (dtype, shape), (extra, image.dtype, image.shape)
     assert one.plan["tensors"][0]["view"] == view
