@@ -5,6 +5,7 @@ import json
 import os
 import struct
 import subprocess
+import textwrap
 import zlib
 
 import installed
@@ -644,8 +645,8 @@ assert next(iter(one)) and one.last_batch.step == 3
     def test_the_code_of_the_documentation(self):
         with open("docs/python.md", encoding="utf-8") as file:
             text = file.read()
-        code = text[text.index("batches, failed_at, failures ="):]
-        code = code[:code.index("```")]
+        code = text[text.index("    batches, failed_at, failures ="):]
+        code = textwrap.dedent(code[:code.index("\n\n") + 1])
         output = self.output_of(_OPEN + self._SPEC + """
 loader = pictures(window=2)
 steps = []
