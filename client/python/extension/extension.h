@@ -33,9 +33,19 @@ typedef struct {
 /* Bytes of an element; 0: unknown. */
 int64_t ElementBytesOf(int32_t dtype);
 
+/* Raises the exception of a status by name (millrace.errors). `detail` is a
+ * JSON object. Returns NULL. */
+PyObject* RaiseStatus(const char* status, const char* message,
+                      const char* detail);
+
 /* Raises the exception of the error (millrace.errors), and frees the error.
  * Returns NULL. */
 PyObject* RaiseError(millrace_error* error);
+
+/* Sets options of the C interface, {name: value}, without the ones that
+ * _millrace.Loader needs itself. -1: an exception is set, or *error. */
+int SetOptions(millrace_options* options, PyObject* settings,
+               millrace_error** error);
 
 /* Adds the type to the module. -1: an exception is set. */
 int AddLoaderType(PyObject* module);

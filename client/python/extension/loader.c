@@ -31,8 +31,8 @@ typedef struct {
 /* ---- Opening and closing --------------------------------------------------
  */
 
-static int SetOptions(millrace_options* options, PyObject* settings,
-                      millrace_error** error) {
+int SetOptions(millrace_options* options, PyObject* settings,
+               millrace_error** error) {
   Py_ssize_t position = 0;
   PyObject* name;
   PyObject* value;
@@ -46,10 +46,7 @@ static int SetOptions(millrace_options* options, PyObject* settings,
       return -1;
     }
   }
-  return millrace_options_set(options, "memory", "offered", error) ==
-                 MILLRACE_STATUS_OK
-             ? 0
-             : -1;
+  return 0;
 }
 
 static PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* named) {
@@ -67,7 +64,9 @@ static PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* named) {
   millrace_error* error = NULL;
   if (self->pool == NULL || options == NULL) {
     PyErr_NoMemory();
-  } else if (SetOptions(options, settings, &error) == 0) {
+  } else if (SetOptions(options, settings, &error) == 0 &&
+             millrace_options_set(options, "memory", "offered", &error) ==
+                 MILLRACE_STATUS_OK) {
     millrace_loader_open(options, &self->loader, &error);
   }
   millrace_options_free(options);
@@ -286,10 +285,12 @@ static PyObject* TupleOfTensors(PyObject* names, Received* received) {
 static PyObject* RaiseOutcome(Outcome outcome, millrace_error* error) {
   if (outcome == kReported) return RaiseError(error);
   if (outcome == kNoMemory) return PyErr_NoMemory();
-  return PyErr_Format(PyExc_NotImplementedError,
-                      "a tensor of the batch has more than %d dimensions, or "
-                      "an element type that this release does not know",
-                      (int)kMaxDims);
+  char message[160];
+  PyOS_snprintf(message, sizeof(message),
+                "a tensor of the batch has more than %d dimensions, or an "
+                "element type that this release does not know",
+                (int)kMaxDims);
+  return RaiseStatus("UNIMPLEMENTED", message, "{}");
 }
 
 static PyObject* NextBatch(Loader* self, PyObject* names, int transform,
@@ -331,10 +332,11 @@ static PyObject* Next(Loader* self, PyObject* arguments) {
     return NULL;
   }
   if (self->in_next) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "another thread is waiting for a batch of this loader; one "
-                    "thread at a time takes batches");
-    return NULL;
+    return RaiseStatus(
+        "FAILED_PRECONDITION",
+        "another thread is waiting for a batch of this loader; one thread at a "
+        "time takes batches",
+        "{}");
   }
   Received received = {.count = PyTuple_Size(names)};
   const size_t places = (size_t)received.count + 1;

@@ -2,19 +2,24 @@
 
 #include "client/python/extension/extension.h"
 
-PyObject* RaiseError(millrace_error* error) {
+PyObject* RaiseStatus(const char* status, const char* message,
+                      const char* detail) {
   PyObject* const errors = PyImport_ImportModule("millrace.errors");
   if (errors != NULL) {
     PyObject* const exception = PyObject_CallMethod(
-        errors, "from_status", "sss",
-        millrace_status_name(millrace_error_status(error)),
-        millrace_error_message(error), millrace_error_detail(error));
+        errors, "from_status", "sss", status, message, detail);
     if (exception != NULL) {
       PyErr_SetObject((PyObject*)Py_TYPE(exception), exception);
       Py_DECREF(exception);
     }
     Py_DECREF(errors);
   }
+  return NULL;
+}
+
+PyObject* RaiseError(millrace_error* error) {
+  RaiseStatus(millrace_status_name(millrace_error_status(error)),
+              millrace_error_message(error), millrace_error_detail(error));
   millrace_error_free(error);
   return NULL;
 }
@@ -33,10 +38,28 @@ static PyObject* SetLogLevel(PyObject* module, PyObject* argument) {
   Py_RETURN_NONE;
 }
 
+static PyObject* CheckOptions(PyObject* module, PyObject* settings) {
+  if (!PyDict_Check(settings)) {
+    PyErr_SetString(PyExc_TypeError, "check_options: expected a dict");
+    return NULL;
+  }
+  millrace_options* const options = millrace_options_new();
+  if (options == NULL) return PyErr_NoMemory();
+  millrace_error* error = NULL;
+  const int failed = SetOptions(options, settings, &error);
+  millrace_options_free(options);
+  if (error != NULL) return RaiseError(error);
+  if (failed) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"version", Version, METH_NOARGS, "Version of the library."},
     {"set_log_level", SetLogLevel, METH_O,
      "\"debug\", \"info\", \"warning\" or \"error\", for the whole process."},
+    {"check_options", CheckOptions, METH_O,
+     "check_options(settings): parses each option of the C interface, {name: "
+     "value}."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {

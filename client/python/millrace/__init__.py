@@ -14,19 +14,32 @@ docs/python.md describes arguments, errors and what is not there yet.
 
 from __future__ import annotations
 
-from millrace import errors
-from millrace._millrace import Tensor, set_log_level
-from millrace._millrace import version as _version
-from millrace.errors import (ArgumentError, CancelledError, DataLossError, DeadlineExceededError,
-                             Error, FailedPreconditionError, InvalidArgumentError, NotFoundError,
-                             ResourceExhaustedError, UnavailableError)
+from millrace import _millrace, _values, errors
+from millrace._millrace import Tensor
+from millrace.errors import (AbortedError, AlreadyExistsError, ArgumentError, CancelledError,
+                             DataLossError, DeadlineExceededError, Error, FailedPreconditionError,
+                             InternalError, InvalidArgumentError, NotFoundError, OutOfRangeError,
+                             PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
+                             UnavailableError, UnimplementedError, UnknownError)
 from millrace.loader import BatchInfo, Dataset, Loader
 
-__version__: str = _version()
+__version__: str = _millrace.version()
+
+
+def set_log_level(level: str) -> None:
+    """"debug", "info", "warning" or "error": what loaders log to standard error, for the whole
+    process.
+
+    Raises:
+      InvalidArgumentError: none of these.
+    """
+    _millrace.set_log_level(_values.text("level", level))
+
 
 __all__ = [
-    "ArgumentError", "BatchInfo", "CancelledError", "DataLossError", "Dataset",
-    "DeadlineExceededError", "Error", "FailedPreconditionError", "InvalidArgumentError", "Loader",
-    "NotFoundError", "ResourceExhaustedError", "Tensor", "UnavailableError", "errors",
-    "set_log_level",
+    "AbortedError", "AlreadyExistsError", "ArgumentError", "BatchInfo", "CancelledError",
+    "DataLossError", "Dataset", "DeadlineExceededError", "Error", "FailedPreconditionError",
+    "InternalError", "InvalidArgumentError", "Loader", "NotFoundError", "OutOfRangeError",
+    "PermissionDeniedError", "ResourceExhaustedError", "Tensor", "UnauthenticatedError",
+    "UnavailableError", "UnimplementedError", "UnknownError", "errors", "set_log_level",
 ]

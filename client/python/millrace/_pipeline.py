@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 
-from millrace.errors import InvalidArgumentError
+from millrace import _values
+from millrace.errors import ArgumentError, InvalidArgumentError
 
 _SUFFIXES = (".textproto", ".txtpb", ".pbtxt", ".prototxt")
 
@@ -20,9 +22,10 @@ def settings_of(pipeline: str | os.PathLike[str] | None) -> dict[str, str]:
     """
     if pipeline is None:
         return {}
-    text = os.fspath(pipeline)
+    text = os.fspath(pipeline) if isinstance(pipeline, os.PathLike) else pipeline
     if not isinstance(text, str):
-        raise InvalidArgumentError(f"pipeline={pipeline!r}: expected a name, a file or a text")
+        raise ArgumentError(f"pipeline={pipeline!r}: expected a name, a file or a text")
+    _values.text("pipeline", text)
     if not text.strip():
         raise InvalidArgumentError("pipeline= is empty: give the name of a preset, a file or a text, "
                                    "or leave it out for the dataset's own preset")
@@ -39,3 +42,16 @@ def settings_of(pipeline: str | os.PathLike[str] | None) -> dict[str, str]:
                                        "of a preset, the path of a file with a PipelineSpec, or "
                                        "its text") from error
     return {"preset": text}
+
+
+def may_name_batch_size(settings: dict[str, str]) -> bool:
+    """Whether the pipeline may have a batch size of its own. Presets have none."""
+    return re.search(r"\bbatch_size\b", settings.get("pipeline", "")) is not None
+
+
+def advice_on_file(settings: dict[str, str]) -> str:
+    """For the error of a preset that does not exist: a file of that name may be meant."""
+    preset = settings.get("preset", "")
+    if not preset or not os.path.isfile(preset):
+        return ""
+    return f"; {preset} is also a file here: give its path as pipeline=\"./{preset}\""

@@ -19,7 +19,7 @@ def _of_torch() -> tuple[int, int] | None:
 
 def _of_environment() -> tuple[int, int] | None:
     rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    if rank is None and world_size is None:
+    if not rank and not world_size:  # not set, or empty
         return None
     if not rank or not world_size:
         raise InvalidArgumentError(

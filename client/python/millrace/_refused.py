@@ -36,6 +36,10 @@ _OF_TORCH: dict[str, tuple[tuple[Any, ...], str]] = {
                   "(docs/transforms.md)"),
 }
 
+# Names of other interfaces of Millrace, and the argument here.
+_OTHER_NAMES = {"preset": "pipeline", "transforms": "pipeline", "endpoints": "endpoint",
+                "outputs": "fields", "world": "world_size"}
+
 
 def check(arguments: dict[str, Any], known: Iterable[str]) -> None:
     """Raises ArgumentError for the first of the arguments that asks for something."""
@@ -46,7 +50,8 @@ def check(arguments: dict[str, Any], known: Iterable[str]) -> None:
                 continue
             raise ArgumentError(f"argument {name}={value!r} of torch's DataLoader cannot be "
                                 f"honoured: {advice}")
-        near = difflib.get_close_matches(name, list(known), 1)
+        near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else \
+            difflib.get_close_matches(name, list(known), 1)
         raise ArgumentError(f"Loader has no argument {name}=" +
                             (f"; did you mean {near[0]}=?" if near else
                              "; help(millrace.Loader) lists the arguments"))

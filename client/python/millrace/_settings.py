@@ -3,9 +3,11 @@ checks them. Pure: no server is asked."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any, Iterable, Mapping
 
-from millrace.errors import InvalidArgumentError
+from millrace import _values
+from millrace.errors import ArgumentError, InvalidArgumentError
 
 # Tensors of every batch that are no field of the dataset.
 EXTRA_TENSORS = ("source_index", "sample_index", "valid")
@@ -13,36 +15,61 @@ EXTRA_TENSORS = ("source_index", "sample_index", "valid")
 _LOCAL_SCHEMES = ("imagefolder:", "lmdb:", "parquet:", "memory:")
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Raises InvalidArgumentError unless the value is None or a whole number of at least `least`."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidArgumentError(f"{name}={value!r}: expected a whole number")
-    if value.__index__() < least:
-        raise InvalidArgumentError(f"{name}={value!r}: expected at least {least}")
+def _texts_of(argument: str, values: Any, expected: str) -> tuple[str, ...]:
+    # Sets have an order that changes from process to process; a dict's values would be lost.
+    if isinstance(values, (Set, Mapping, bytes, bytearray)) or not isinstance(values, Iterable):
+        raise ArgumentError(f"{argument}={values!r}: expected {expected}")
+    return tuple(_values.text(f"{argument}[{i}]", value) for i, value in enumerate(values))
 
 
 def endpoint_of(endpoint: str | Iterable[str]) -> str:
     """HOST:PORT of all servers, separated by commas."""
-    text = endpoint if isinstance(endpoint, str) else ",".join(endpoint)
+    text = _values.text("endpoint", endpoint) if isinstance(endpoint, str) else ",".join(
+        _texts_of("endpoint", endpoint, "\"HOST:PORT\" of a data server, or a list of them"))
     if text.startswith(_LOCAL_SCHEMES):
         raise InvalidArgumentError(
-            f"endpoint={text!r} names data, and this release starts no server by itself: run "
-            f"`millrace-server --dataset=NAME={text}` and give its HOST:PORT and dataset=NAME")
+            f"endpoint={text!r} names data, and this release starts no server by itself: " +
+            ("pack the folder with `millrace-data pack --format=imagefolder --input=DIR "
+             "--output=lmdb:FILE`, run `millrace-server --dataset=NAME=lmdb:FILE`"
+             if text.startswith("imagefolder:") else
+             f"run `millrace-server --dataset=NAME={text}`") +
+            " and give its HOST:PORT and dataset=NAME")
+    if not text.strip():
+        raise InvalidArgumentError(
+            f"endpoint={endpoint!r} names no server: give the HOST:PORT of a data server, for "
+            "example \"data-1:7001\"")
+    for part in text.split(","):
+        host, _, port = part.strip().rpartition(":")
+        if not host or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+            raise InvalidArgumentError(
+                f"endpoint={endpoint!r}: {part.strip()!r} is not HOST:PORT with a port from 1 to "
+                "65535, for example \"data-1:7001\"")
     return text
 
 
-def names_of(argument: str, names: Iterable[str] | None) -> tuple[str, ...] | None:
-    """The names, checked."""
-    if names is None:
+def fields_of(fields: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    """The names of the fields, in the order of the output."""
+    if fields is None:
         return None
-    result = (names,) if isinstance(names, str) else tuple(names)
-    if not result or not all(isinstance(name, str) and name for name in result):
-        raise InvalidArgumentError(f"{argument}={names!r}: expected names of fields")
+    expected = "names of fields in their order, as a list or a tuple"
+    result = (_values.text("fields", fields),) if isinstance(fields, str) else \
+        _texts_of("fields", fields, expected)
+    if not result or not all(result):
+        raise InvalidArgumentError(f"fields={fields!r}: expected {expected}")
     if len(set(result)) != len(result):
-        raise InvalidArgumentError(f"{argument}={names!r}: a name is there twice")
+        raise InvalidArgumentError(f"fields={fields!r}: a name is there twice")
     return result
+
+
+def renamed_of(names: Mapping[str, str] | None) -> dict[str, str]:
+    """{field: name in the dict}."""
+    if names is None:
+        return {}
+    if not isinstance(names, Mapping):
+        raise ArgumentError(
+            f"names={names!r}: expected a dict from fields to names, {{\"image\": \"pixel_values\"}}")
+    return {_values.text("a field of names", field): _values.text(f"names[{field!r}]", name)
+            for field, name in names.items()}
 
 
 def _text_of(value: Any) -> str:
@@ -54,8 +81,8 @@ def _text_of(value: Any) -> str:
 def make(*, endpoint: str, dataset: str | None, pipeline: Mapping[str, str],
          fields: tuple[str, ...] | None, global_batch_size: int | None, shuffle: bool | None,
          drop_last: bool | None, seed: int | None, others: Mapping[str, Any]) -> dict[str, str]:
-    """{option: value}. `pipeline`: options of _pipeline.settings_of(). `others` are options of the C interface by their own names; None: left to its
-    default."""
+    """{option: value}. `pipeline`: options of _pipeline.settings_of(). `others`: options of the C
+    interface by their own names; None: left to its default."""
     settings = {"endpoint": endpoint, "epochs": "0"}
     settings.update(pipeline)
     if dataset is not None:

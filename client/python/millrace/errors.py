@@ -49,8 +49,8 @@ class InvalidArgumentError(Error, ValueError):
 
 
 class ArgumentError(InvalidArgumentError, TypeError):
-    """An argument that does not exist here, or that Millrace cannot honour; the sentence says what
-    to do instead."""
+    """An argument that does not exist here, that Millrace cannot honour, or that has a wrong type; the
+    sentence says what to do instead."""
 
 
 class NotFoundError(Error, LookupError):

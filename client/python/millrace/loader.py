@@ -19,12 +19,10 @@ import weakref
 from types import TracebackType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import _convert, _millrace, _pipeline, _ranks, _refused, _settings
+from millrace import _convert, _millrace, _pipeline, _ranks, _refused, _settings, _state, _values
 from millrace._position import Position, Progress
 from millrace.errors import (CancelledError, FailedPreconditionError, InternalError,
                              InvalidArgumentError, NotFoundError)
-
-_STATE_VERSION = 1
 
 # Closed at the interpreter's exit, before the objects that they use are gone.
 _open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
@@ -115,15 +113,15 @@ class Loader:
         parallelism, are given the same number.
       fields: names of the tensors of a batch, in the order of the output. Besides fields of the
         dataset: "sample_index" (int64 [rows], -1 in padding) and "valid" (bool [rows]). None: all
-        fields of the pipeline. A field whose samples have different lengths is two tensors: its
-        values, and "NAME.offsets" (int64 [rows + 1]).
+        fields of the pipeline. A set is refused: it has no order.
       output: "tuple": a batch is a tuple of tensors; "dict": a dict by name.
       names: with output="dict", other names for fields: {"image": "pixel_values"}.
       tensor_type: "torch", "numpy", or "dlpack" for millrace.Tensor, which JAX, CuPy and others take.
         None: torch when the program has imported torch before the first batch, else NumPy.
       apply_device_transform: compute what the pipeline leaves to the client, normalisation and
-        casts, and show images as [rows, C, H, W] (their memory stays [rows, H, W, C], torch's
-        channels_last). False: tensors as they come over the network.
+        casts, and show normalised images as [rows, C, H, W] (their memory stays [rows, H, W, C],
+        torch's channels_last; images that are not normalised have this shape, too). False: tensors
+        as they come over the network.
       compression: "none" or "zstd", on the network. None: the pipeline's.
       window: batches requested ahead, 2 to 65536. None: adapts to measurements.
       window_bytes: upper bound of an adaptive window, in bytes. None: 256 MiB.
@@ -140,9 +138,9 @@ class Loader:
 
     Raises:
       ArgumentError: an argument that does not exist, or an argument of torch's DataLoader that cannot
-        be honoured (num_workers, collate_fn, sampler and so on).
-      InvalidArgumentError: a value that cannot be. Values that the servers check are refused when
-        the loader is opened.
+        be honoured (num_workers, collate_fn, sampler and so on), or a wrong type.
+      InvalidArgumentError: a value out of range. The pipeline, the environment and what the servers
+        check are refused when the loader is opened.
     """
 
     def __init__(self, endpoint: str | Iterable[str], dataset: str | None = None,
@@ -162,10 +160,21 @@ class Loader:
         for name in ("self", "__class__", "refused"):
             arguments.pop(name, None)
         _refused.check(refused, arguments)
-        for name in ("batch_size", "global_batch_size", "world_size"):
-            _settings.check_count(name, arguments[name], 1)
+        arguments["endpoint"] = _settings.endpoint_of(endpoint)
+        for name in ("batch_size", "global_batch_size", "world_size", "window_bytes"):
+            arguments[name] = _values.optional_whole_number(name, arguments[name], 1)
         for name in ("rank", "seed"):
-            _settings.check_count(name, arguments[name], 0)
+            arguments[name] = _values.optional_whole_number(name, arguments[name], 0)
+        _values.optional_whole_number("window", window, 2, 65536)
+        for name in ("shuffle", "drop_last", "verify_payload"):
+            _values.optional_flag(name, arguments[name])
+        _values.flag("apply_device_transform", apply_device_transform)
+        for name in ("dataset", "tensor_type", "compression", "same_host"):
+            _values.optional_text(name, arguments[name])
+        for name in ("open_timeout", "next_timeout", "step_timeout", "hedge_share", "hedge_floor"):
+            arguments[name] = _values.optional_number(name, arguments[name])
+        if hedge_share is not None and not 0 <= hedge_share <= 1:
+            raise InvalidArgumentError(f"hedge_share={hedge_share!r}: expected a share from 0 to 1")
         if batch_size is not None and global_batch_size is not None:
             raise InvalidArgumentError(
                 "batch_size= (samples of a rank) and global_batch_size= (samples of all ranks) "
@@ -177,29 +186,42 @@ class Loader:
         if tensor_type not in (None, "torch", "numpy", "dlpack"):
             raise InvalidArgumentError(
                 f"tensor_type={tensor_type!r}: expected \"torch\", \"numpy\" or \"dlpack\"")
-        arguments["endpoint"] = _settings.endpoint_of(endpoint)
-        arguments["fields"] = _settings.names_of("fields", fields)
-        arguments["names"] = dict(names or {})
+        arguments["fields"] = _settings.fields_of(fields)
+        arguments["names"] = _settings.renamed_of(names)
         self._arguments = arguments
         self._as_dict = output == "dict"
-        self._transform = bool(apply_device_transform)
+        self._transform = apply_device_transform
         # A file is read here: it may not be on the machine that a pickled loader goes to.
         self._pipeline = _pipeline.settings_of(pipeline)
         if rank is not None or world_size is not None:
-            _ranks.find(rank, world_size)
+            _ranks.find(arguments["rank"], arguments["world_size"])
+        if batch_size is None and global_batch_size is None and \
+                not _pipeline.may_name_batch_size(self._pipeline):
+            raise InvalidArgumentError(
+                "batch_size= is missing: give the samples of a batch of this rank, or "
+                "global_batch_size=, the samples over all ranks")
+        # The C interface parses the values now, and checks them together when it opens.
+        settings = self._settings_without_rank()
+        if batch_size is not None:
+            settings["batch_size"] = str(int(arguments["batch_size"]) * int(world_size or 1))
+        _millrace.check_options(settings)
 
         self._progress = Progress()
-        # Of a state that was loaded before opening: plan hash, fingerprint, steps of an epoch.
-        self._expected: tuple[str, str, int] | None = None
+        self._expected: _state.Expected | None = None  # by the state that was loaded last
         self._lock = threading.Lock()  # held while the loader is opened or closed
         self._native: _millrace.Loader | None = None
         self._plan: _Plan | None = None
         self._ranks: tuple[int, int] | None = None
         self._convert: _convert.Converter | None = None
         self._closed = False
+        self._process = 0  # the one that has opened the loader
+        self._taker: int | None = None  # the thread that is in _next()
         self._iterator: _Epoch | None = None
         # What the native loader delivers next; None: not known.
         self._native_next: Position | None = None
+        # seek() or load_state_dict() was called: the native loader is told the position, even the one
+        # that it has, because that ends an error such as a damaged sample.
+        self._restart = False
         self._last_batch: BatchInfo | None = None
 
     # ---- Opening and closing --------------------------------------------------------------
@@ -226,16 +248,30 @@ class Loader:
     def _start(self) -> Position:
         """Where the native loader begins."""
         position = self._progress.upcoming
-        if self._expected is not None and position.step >= self._expected[2]:
+        if self._expected is not None and position.step >= self._expected.steps_per_epoch:
             return Position(position.epoch + 1, 0)  # the epoch is complete
         return position
 
     def _opened(self) -> tuple[_millrace.Loader, _Plan]:
         native, plan = self._native, self._plan
         if native is not None and plan is not None:
+            self._check_process()
             return native, plan
         with self._lock:
             return self._open_locked()
+
+    def _check_process(self) -> None:
+        if self._native is not None and self._process != os.getpid():
+            raise FailedPreconditionError(
+                f"the loader belongs to process {self._process} and does not work in its forked "
+                f"child {os.getpid()}; start the process with \"spawn\" or \"forkserver\" instead, "
+                "and give it a loader that is not open yet")
+
+    def _check_usable(self) -> None:
+        """Of everything that changes what comes next."""
+        if self._closed:
+            raise CancelledError("the loader was closed; make a new one")
+        self._check_process()
 
     def _open_locked(self) -> tuple[_millrace.Loader, _Plan]:
         if self._native is not None and self._plan is not None:
@@ -251,22 +287,35 @@ class Loader:
         start = self._start()
         settings.update(start_epoch=str(start.epoch), start_step=str(start.step))
         if self._expected is not None:
-            settings.update(expected_plan_hash=self._expected[0],
-                            expected_fingerprint=self._expected[1])
+            settings.update(expected_plan_hash=self._expected.plan_hash,
+                            expected_fingerprint=self._expected.fingerprint)
         tensor_type, convert = _convert.choose(self._arguments["tensor_type"])
         native = _millrace.Loader(settings)
+        self._process = os.getpid()
         self._native = native  # so that close() in another thread ends the wait
         _open_loaders.add(self)
         try:
             plan = self._read_plan(json.loads(native.wait_open()), tensor_type)
+            if self._expected is not None:
+                self._expected.check(plan.facts)
+        except NotFoundError as error:
+            self._give_up(native)
+            advice = _pipeline.advice_on_file(self._pipeline)
+            if not advice:
+                raise
+            raise NotFoundError(error.message + advice, error.detail) from None
         except BaseException:  # Ctrl-C as well: a later call begins anew
-            self._native = None
-            _open_loaders.discard(self)
-            native.close()
+            self._give_up(native)
             raise
         self._ranks, self._convert = ranks, convert
-        self._native_next, self._plan = start, plan
+        self._native_next, self._restart, self._plan = start, False, plan
         return native, plan
+
+    def _give_up(self, native: _millrace.Loader) -> None:
+        """The native loader did not open."""
+        self._native = None
+        _open_loaders.discard(self)
+        native.close()
 
     def _read_plan(self, facts: dict[str, Any], tensor_type: str) -> _Plan:
         tensors = {tensor["name"]: tensor for tensor in facts["tensors"]}
@@ -311,6 +360,7 @@ class Loader:
             was forked by one that has opened a loader.
           CancelledError: closed.
         """
+        self._check_usable()
         self._opened()
         return self
 
@@ -324,6 +374,7 @@ class Loader:
         _open_loaders.discard(self)
 
     def __enter__(self) -> Loader:
+        self._check_usable()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -339,9 +390,11 @@ class Loader:
         Raises, from `next()`:
           as `open()`, when the loader is not open yet.
           DeadlineExceededError, UnavailableError: no batch within next_timeout. May be called again.
-          DataLossError: a damaged sample; `seek()` continues behind it.
+          DataLossError: a damaged sample; `seek()` continues behind its batch.
           FailedPreconditionError: a newer iterator has begun, or the process is a forked child.
           CancelledError: closed.
+        After an error, an iterator that the program has kept can be asked again. A new `for` loop
+        begins the next epoch, unless `load_state_dict(state_dict())` says to continue this one.
         """
         return _Epoch(self)
 
@@ -350,6 +403,18 @@ class Loader:
         return int(self._opened()[1].facts["steps_per_epoch"])
 
     def _next(self, iterator: _Epoch) -> Any:
+        thread = threading.get_ident()
+        if self._taker not in (None, thread):
+            raise FailedPreconditionError(
+                "another thread is waiting for a batch of this loader; one thread at a time takes "
+                "batches")
+        try:
+            self._taker = thread
+            return self._next_alone(iterator)
+        finally:
+            self._taker = None
+
+    def _next_alone(self, iterator: _Epoch) -> Any:
         native, plan = self._opened()
         if self._closed:
             raise CancelledError("the loader was closed; make a new one")
@@ -358,10 +423,14 @@ class Loader:
                 raise FailedPreconditionError(
                     "this iterator was replaced by a newer one of the same loader, or by seek() or "
                     "load_state_dict(): a loader has one iteration at a time; make a second loader")
+            if self._progress.upcoming.epoch > _values.MAX_EPOCH:
+                raise InvalidArgumentError(
+                    f"epoch {_values.MAX_EPOCH} was the last one that there is: choose an epoch with "
+                    "set_epoch() or seek()")
             self._iterator = iterator
             iterator.begun = True
-            self._progress.begin()
-        wanted = self._progress.here
+            iterator.here = self._progress.begin()
+        wanted = iterator.here
         if wanted.step >= plan.facts["steps_per_epoch"]:
             self._iterator = None
             iterator.ended = True
@@ -369,7 +438,7 @@ class Loader:
             raise StopIteration
         received = self._receive(native, plan, wanted)
         self._progress.advance(*wanted)
-        after = self._progress.here
+        after = iterator.here = self._progress.here
         self._native_next = (after if after.step < plan.facts["steps_per_epoch"] else
                              Position(after.epoch + 1, 0))
         self._last_batch = BatchInfo(*received[:5])
@@ -382,8 +451,9 @@ class Loader:
         for _ in range(2):
             if self._native_next is None:
                 self._native_next = Position(*native.position())
-            if self._native_next != wanted:
+            if self._native_next != wanted or self._restart:
                 native.seek(*wanted)
+                self._restart = False
             self._native_next = None  # until the batch is here
             received = native.next(plan.names, self._transform)
             if received is not None and received[:2] == wanted:
@@ -394,9 +464,15 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch. Without it, each iteration is the epoch after the last
-        one, also when that was left early. An epoch that a loaded state has begun is continued."""
-        _settings.check_count("epoch", epoch, 0)
-        self._progress.set_epoch(epoch)
+        one, also when that was left early. An iteration that has begun is not changed. An epoch that
+        a loaded state or `seek()` has begun is continued from its step.
+
+        Raises:
+          InvalidArgumentError: no whole number from 0 to 2**64 - 2.
+          CancelledError: closed.
+        """
+        self._check_usable()
+        self._progress.set_epoch(_values.epoch(epoch))
 
     def seek(self, epoch: int, step: int = 0) -> None:
         """The next iteration begins at this position. No batch in between is made or sent. Opens the
@@ -404,13 +480,14 @@ class Loader:
 
         Raises:
           InvalidArgumentError: a step past the end of its epoch.
+          CancelledError: closed.
         """
-        _settings.check_count("epoch", epoch, 0)
-        _settings.check_count("step", step, 0)
+        self._check_usable()
+        epoch, step = _values.epoch(epoch), _values.whole_number("step", step, 0)
         steps = len(self)
         if step > steps:
             raise InvalidArgumentError(f"step={step}: an epoch has {steps} steps")
-        self._iterator = None
+        self._iterator, self._restart = None, True
         self._progress.jump(Position(epoch, step))
 
     # ---- Checkpoints ----------------------------------------------------------------------
@@ -418,17 +495,7 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch, for a checkpoint: numbers and texts, which JSON can
         hold, and the same on all ranks after the same batch. Opens the loader."""
-        facts = self._opened()[1].facts
-        here = self._progress.here
-        return {
-            "version": _STATE_VERSION,
-            "epoch": here.epoch,
-            "step": here.step,
-            "steps_per_epoch": facts["steps_per_epoch"],
-            "global_batch_size": facts["batch_size"],
-            "plan_hash": facts["plan_hash"],
-            "fingerprint": facts["fingerprint"],
-        }
+        return _state.save(self._progress.here, self._opened()[1].facts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next iteration continues behind the last batch of the state, without a sample twice or
@@ -438,52 +505,47 @@ class Loader:
         continues with no batch of that epoch; a later one with a whole next epoch.
 
         Raises:
-          InvalidArgumentError: no state of a loader, or of another global batch size.
+          InvalidArgumentError: no dict that `state_dict()` has returned, or a state of another global
+            batch size.
           FailedPreconditionError: another plan or other data than the state's; when the loader is
             not open yet, `open()` raises it.
+          CancelledError: closed.
         """
-        if not state:
+        self._check_usable()
+        loaded = _state.load(state)
+        if loaded is None:
             return
-        if state.get("version") != _STATE_VERSION:
-            raise InvalidArgumentError(
-                f"the state has version {state.get('version')!r}, and this release reads version "
-                f"{_STATE_VERSION}: load a dict that Loader.state_dict() has returned")
-        for name in ("epoch", "step", "steps_per_epoch", "global_batch_size"):
-            if name not in state:
-                raise InvalidArgumentError(f"the state has no {name!r}: load a dict that "
-                                           "Loader.state_dict() has returned")
-            _settings.check_count(f"state[{name!r}]", state[name], 0)
+        position, saved, expected = loaded
         asked = self._asked_global_batch_size()
         if self._plan is not None:
             asked = int(self._plan.facts["batch_size"])
-        saved = int(state["global_batch_size"])
         if asked is not None and asked != saved:
             world_size = self._rank_and_world_size()[1]
             raise InvalidArgumentError(
                 f"the state was saved with a global batch of {saved} samples, and this loader has "
                 f"{asked} over {world_size} ranks: steps would not match; make the loader with "
                 f"global_batch_size={saved}")
-        expected = (str(state.get("plan_hash", "")), str(state.get("fingerprint", "")),
-                    int(state["steps_per_epoch"]))
         if self._plan is not None:
-            for name, value in zip(("plan_hash", "fingerprint"), expected):
-                if value and value != self._plan.facts[name]:
-                    raise FailedPreconditionError(
-                        f"the state has {name} {value}, and this loader {self._plan.facts[name]}: " +
-                        ("the data have changed" if name == "fingerprint" else
-                         "the pipeline, the seed or the data differ") +
-                        "; make the loader as it was when the state was saved")
+            expected.check(self._plan.facts)
         self._expected = expected
-        self._iterator = None
-        self._progress.jump(Position(int(state["epoch"]), int(state["step"])))
+        self._iterator, self._restart = None, True
+        self._progress.jump(position)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._native is not None or self._closed:
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: what a loader has before it is opened, and what a subclass adds."""
+        if self._closed:
+            raise FailedPreconditionError(
+                "a closed loader cannot be pickled or copied; make a new one")
+        if self._native is not None:
             raise FailedPreconditionError(
                 "an open loader cannot be pickled or copied, because it has connections; do so "
                 "before its first use, or make a loader in the other process")
-        return _rebuild, (self._arguments, self._pipeline, copy.copy(self._progress),
-                          self._expected)
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._progress = copy.copy(self._progress)
+        self._lock = threading.Lock()
 
     # ---- What it is -----------------------------------------------------------------------
 
@@ -530,8 +592,13 @@ class Loader:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What the servers answered: steps, hashes, the resolved pipeline, each tensor with type,
-        shape and class names (docs/python.md). Opens the loader."""
+        """What the servers answered. Opens the loader.
+
+        A dict: "steps_per_epoch", "samples_per_epoch" and "dropped_per_epoch" over all ranks;
+        "batch_size", the global one; "max_batch_bytes"; "plan_hash", "fingerprint",
+        "content_revision" and "decoder_digest"; "pipeline", the resolved PipelineSpec as text;
+        "sources" of a mixture; and "tensors", for each "name", "dtype" and "sample_shape" as sent,
+        "num_classes", "class_names", "view", and "cast": what the client computes, or None."""
         facts: dict[str, Any] = json.loads(json.dumps(self._opened()[1].facts))
         return facts
 
@@ -543,8 +610,12 @@ class Loader:
     # ---- Looking closer ----------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Counters since the loader was opened: "batches", "wait_seconds", "wire_bytes" and so on
-        (docs/python.md). {}: not open yet."""
+        """Counters since the loader was opened. {}: not open yet.
+
+        A dict: "batches", "samples", "payload_bytes", "wire_bytes"; "wait_seconds", the time in which
+        next() waited, and "first_batch_seconds"; "retried_steps", "hedged_steps", "hedge_wins",
+        "extra_bytes"; "servers", "window", "window_changes", "window_reason"; and "by_server", the
+        seconds that each server spent reading, decoding, augmenting and sending."""
         counters: dict[str, Any] = {} if self._native is None else json.loads(self._native.stats())
         return counters
 
@@ -561,21 +632,38 @@ class Loader:
         Raises:
           InvalidArgumentError: a step past the end of its epoch.
         """
-        _settings.check_count("epoch", epoch, 0)
-        _settings.check_count("step", step, 0)
-        steps = len(self)
-        if step >= steps:
-            raise InvalidArgumentError(f"step={step}: an epoch has the steps 0 to {steps - 1}")
+        self._check_usable()
+        position = self._position(epoch, step)
         rank, world_size = self._rank_and_world_size()
-        arguments = dict(self._arguments, window=2, rank=rank, world_size=world_size)
-        with _rebuild(arguments, self._pipeline, Progress(Position(epoch, step)), None) as other:
+        # A plain Loader, whatever this class is: a subclass may iterate in another way.
+        other = Loader(**dict(self._arguments, names=self._arguments["names"] or None,
+                              pipeline=None, window=2, batch_size=None,
+                              global_batch_size=self.global_batch_size, rank=rank,
+                              world_size=world_size))
+        other._pipeline = self._pipeline
+        other._progress = Progress(position)
+        with other:
             return next(iter(other))
 
     def explain(self, epoch: int, step: int) -> dict[str, Any]:
         """What was drawn for each sample of this rank's batch at a position, and where the sample is
-        stored. Asks the servers, for at most 60 s."""
-        drawn: dict[str, Any] = json.loads(self._opened()[0].explain(epoch, step))
+        stored. Asks the servers, for at most 60 s.
+
+        Raises:
+          InvalidArgumentError: a step past the end of its epoch.
+        """
+        self._check_usable()
+        position = self._position(epoch, step)
+        drawn: dict[str, Any] = json.loads(self._opened()[0].explain(*position))
         return drawn
+
+    def _position(self, epoch: int, step: int) -> Position:
+        """The position of a batch."""
+        epoch, step = _values.epoch(epoch), _values.whole_number("step", step, 0)
+        steps = len(self)
+        if step >= steps:
+            raise InvalidArgumentError(f"step={step}: an epoch has the steps 0 to {steps - 1}")
+        return Position(epoch, step)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "not open" if self._native is None else "open"
@@ -588,6 +676,7 @@ class _Epoch(Iterator[Any]):
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
+        self.here = Position(0, 0)  # the next batch; from the first next() on
         self.begun = False
         self.ended = False
 
@@ -601,13 +690,3 @@ class _Epoch(Iterator[Any]):
                 # The interpreter ends: as other daemon threads, this one stops without a word.
                 threading.Event().wait()
             raise
-
-
-def _rebuild(arguments: dict[str, Any], pipeline: dict[str, str], progress: Progress,
-             expected: tuple[str, str, int] | None) -> Loader:
-    """A loader with the arguments of another one."""
-    loader = Loader(**dict(arguments, names=arguments["names"] or None, pipeline=None))
-    loader._pipeline = pipeline
-    loader._progress = progress
-    loader._expected = expected
-    return loader

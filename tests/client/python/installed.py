@@ -91,8 +91,7 @@ class Package:
 class Server:
     """A data server; ends with this process."""
 
-    def __init__(self, work, packed=False):
-        data = ["--synthetic_only"]
+    def __init__(self, work, packed=False, data=("--synthetic_only",)):
         if packed:
             data = [f"--dataset=digits={dataset.pack('server/data_tool/millrace-data', work)}"]
         self._process = subprocess.Popen(

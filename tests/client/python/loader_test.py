@@ -3,7 +3,10 @@ errors."""
 
 import json
 import os
+import struct
 import subprocess
+import textwrap
+import zlib
 
 import installed
 from case import Case
@@ -357,6 +360,52 @@ one.seek(2, 41)
 assert list(one) == []
 """)
 
+    def test_set_epoch_leaves_a_running_iteration_alone(self):
+        # As torch's samplers: the epoch is that of the next iteration.
+        self.output_of(_OPEN + """
+def epochs(batches):
+    return [one.last_batch[:2] for _ in batches]
+one = loader()
+it = iter(one)
+next(it)
+one.set_epoch(3)
+assert epochs(it) == [(0, step) for step in range(1, 41)]
+assert one.state_dict()["epoch"] == 3 and one.state_dict()["step"] == 0
+assert epochs(one) == [(3, step) for step in range(41)]
+seen = []
+for _ in one:
+    seen.append(one.last_batch[:2])
+    one.set_epoch(7)
+assert seen == [(4, step) for step in range(41)]
+assert epochs(one)[0] == (7, 0)
+it = iter(one)
+next(it)
+one.set_epoch(9)
+assert next(it) and one.state_dict()["epoch"] == 8 and one.state_dict()["step"] == 2
+assert epochs(one)[0] == (9, 0)
+one.seek(5, 40)
+one.set_epoch(5)                # keeps the step
+assert epochs(one) == [(5, 40)]
+""")
+
+    def test_an_epoch_is_continued_after_an_error(self):
+        self.output_of(_OPEN + """
+class Stop(Exception):
+    pass
+one = loader()
+seen = []
+try:
+    for _ in one:
+        seen.append(one.last_batch[:2])
+        if len(seen) == 5:
+            raise Stop
+except Stop:
+    one.load_state_dict(one.state_dict())
+for _ in one:
+    seen.append(one.last_batch[:2])
+assert seen == [(0, step) for step in range(41)], seen
+""")
+
     def test_a_loader_that_is_not_open_is_pickled(self):
         self.output_of(_OPEN + """
 import pickle, copy
@@ -446,9 +495,6 @@ class Arguments(Case):
     _REFUSED_LATER = (
         ("pipeline='bogus: 1'", ValueError, "bogus"),
         ("pipeline=None", ValueError, "dataset"),
-        ("window=1", ValueError, "window"),
-        ("compression='gzip'", ValueError, "compression"),
-        ("hedge_share=2.0", ValueError, "hedge_share"),
         ("fields=['nothing']", "millrace.Error", "nothing"),
         ("output='dict', names={'nothing': 'x'}", "millrace.NotFoundError", "nothing"),
         ("pipeline='no_such_preset', dataset='d'", "millrace.NotFoundError", "no_such_preset"),
@@ -491,8 +537,9 @@ for endpoint in ("imagefolder:/data/train", "lmdb:/data/a.lmdb"):
         millrace.Loader(endpoint, "d")
         raise SystemExit("taken")
     except millrace.InvalidArgumentError as error:
-        assert "millrace-server" in str(error)
-millrace.Loader(["a:1", "b:2"], "d")
+        assert "millrace-server --dataset=NAME=lmdb:" in str(error)
+        assert ("millrace-data pack" in str(error)) == endpoint.startswith("imagefolder:")
+millrace.Loader(["a:1", "b:2"], "d", batch_size=1)
 """)
 
     def test_pipelines_by_file_text_and_name(self):
@@ -540,6 +587,122 @@ except millrace.InvalidArgumentError as error:
     print(error)
 """, self.server.address, numpy=False)
         self.assertIn("install numpy", result.stdout, result.stderr)
+
+
+class Damaged(Case):
+    """A folder of images, one of which does not decode."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        uri = _pack_images(cls.work, count=60, damaged=27)
+        cls.damaged = installed.Server(cls.work, data=[f"--dataset=pictures={uri}"])
+        cls.addClassCleanup(cls.damaged.stop)
+
+    _SPEC = """
+OWN = """ + repr("""
+sources { dataset: "pictures" }
+transforms { decode_image { } }
+transforms { center_crop { height: 8 width: 8 } }
+""") + """
+def pictures(extra="", **named):
+    return millrace.Loader(sys.argv[2], pipeline=OWN + extra, batch_size=5, **named)
+"""
+
+    def test_the_error_lasts_until_the_batch_is_left_out(self):
+        self.output_of(_OPEN + self._SPEC + """
+class Counted:
+    # The native loader, with the positions that it is told.
+    def __init__(self, native):
+        self.native, self.seeks = native, []
+    def seek(self, *position):
+        self.seeks.append(position)
+        self.native.seek(*position)
+    def __getattr__(self, name):
+        return getattr(self.native, name)
+one = pictures(window=2).open()
+one._native = Counted(one._native)
+one.seek(0, 5)
+it = iter(one)
+def fails(it):
+    try:
+        next(it)
+        raise SystemExit("a damaged image was delivered")
+    except millrace.DataLossError as error:
+        assert error.detail["sample"] == 27 and error.detail["dataset"] == "pictures", error.detail
+fails(it)
+fails(it)
+assert one._native.seeks == [(0, 5)]
+one.load_state_dict(one.state_dict())      # requests the batch again
+fails(iter(one))
+assert one._native.seeks == [(0, 5), (0, 5)]
+one.seek(0, 6)
+assert [one.last_batch.step for _ in one] == list(range(6, 12))
+one.seek(0, 3)
+assert next(iter(one)) and one.last_batch.step == 3
+""", self.damaged.address)
+
+    def test_the_code_of_the_documentation(self):
+        with open("docs/python.md", encoding="utf-8") as file:
+            text = file.read()
+        code = text[text.index("    batches, failed_at, failures ="):]
+        code = textwrap.dedent(code[:code.index("\n\n") + 1])
+        output = self.output_of(_OPEN + self._SPEC + """
+loader = pictures(window=2)
+steps = []
+def train(batch):
+    steps.append(loader.last_batch.step)
+""" + code + """
+assert 5 not in steps and steps == sorted(steps) and steps[-6:] == list(range(6, 12)), steps
+assert len(steps) >= 10, steps              # an early error costs another batch at worst
+""", self.damaged.address)
+        self.assertIn("requested again", output)
+        self.assertIn("left out", output)
+
+    def test_the_policies_of_the_pipeline(self):
+        self.output_of(_OPEN + self._SPEC + """
+for action, valid in (("SUBSTITUTE", 60), ("ZERO", 59)):
+    one = pictures(f"bad_samples {{ action: {action} }}", fields=["image", "valid"])
+    assert sum(int(mask.sum()) for image, mask in one) == valid
+""", self.damaged.address)
+
+    def test_the_shapes_of_images(self):
+        self.output_of(_OPEN + self._SPEC + """
+for extra, dtype, shape, view in (
+        ("", "uint8", (5, 8, 8, 3), "as_stored"),
+        ("transforms { to_dtype { dtype: DTYPE_FLOAT32 scale: true } }", "float32", (5, 8, 8, 3),
+         "as_stored"),
+        ("transforms { normalize { mean: [0.5, 0.5, 0.5] stddev: [0.2, 0.2, 0.2] } }", "float32",
+         (5, 3, 8, 8), "channels_first")):
+    one = pictures("bad_samples { action: ZERO }" + extra)   # its error may be early
+    image = next(iter(one))[0]
+    assert (image.dtype, image.shape) == (dtype, shape), (extra, image.dtype, image.shape)
+    assert one.plan["tensors"][0]["view"] == view
+""", self.damaged.address)
+
+
+def _pack_images(work, count, damaged):
+    """PNG files of 8 x 8 pixels, packed; returns the URI."""
+    folder = os.path.join(work, "pictures", "one_class")
+    os.makedirs(folder)
+    for number in range(count):
+        rows = b"".join(b"\0" + bytes([number] * 24) for _ in range(8))
+        png = b"\x89PNG\r\n\x1a\n" + b"".join((
+            _png_chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)),
+            _png_chunk(b"IDAT", zlib.compress(rows)), _png_chunk(b"IEND", b"")))
+        if number == damaged:
+            png = png[:33] + b"\xff" * 20
+        with open(os.path.join(folder, f"{number:03}.png"), "wb") as file:
+            file.write(png)
+    uri = f"lmdb:{work}/pictures.lmdb"
+    subprocess.run(["server/data_tool/millrace-data", "pack", "--format=imagefolder", "--no_decode",
+                    f"--input={os.path.dirname(folder)}", f"--output={uri}"],
+                   stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    return uri
+
+
+def _png_chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 class Packed(Case):

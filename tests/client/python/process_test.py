@@ -128,7 +128,8 @@ try:
         assert not thread.is_alive()
 finally:
     os.kill(server, signal.SIGCONT)
-assert any("one thread at a time" in str(error) for error in failures), failures
+refused = [error for error in failures if "one thread at a time" in str(error)]
+assert len(refused) == 1 and isinstance(refused[0], millrace.FailedPreconditionError), failures
 """, str(self.server.pid))
 
     def test_another_thread_runs_during_a_wait(self):

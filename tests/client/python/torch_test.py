@@ -64,6 +64,12 @@ for images, labels in one:
     assert isinstance(images, torch.Tensor) and images.dtype == torch.float32
     assert images.shape[1:] == (3, 64, 64)
     assert images.is_contiguous(memory_format=torch.channels_last)
+    assert images.flatten(1).shape == images.reshape(len(images), -1).shape
+    try:
+        images.view(len(images), -1)     # docs/python.md says so
+        raise SystemExit("a view of channels-last memory")
+    except RuntimeError as error:
+        assert "view size is not compatible" in str(error), error
     assert labels.dtype == torch.int64 and labels.shape == images.shape[:1]
     rows += len(labels)
 assert rows == 2030

@@ -1,0 +1,76 @@
+"""Checks of single values that a program gives. Pure. Each raises ArgumentError for a wrong type and
+InvalidArgumentError for a value out of range, and names the argument."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+from millrace.errors import ArgumentError, InvalidArgumentError
+
+_MAX_UINT64 = 2**64 - 1
+# An epoch of the program has a next one, so that a loop can end.
+MAX_EPOCH = _MAX_UINT64 - 1
+
+
+def whole_number(name: str, value: Any, least: int, most: int = _MAX_UINT64) -> int:
+    """The value as int, from `least` to `most`. Integers of NumPy are accepted, bool is not."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ArgumentError(f"{name}={value!r}: expected a whole number from {least} to {most}")
+    number = int(value.__index__())
+    if not least <= number <= most:
+        raise InvalidArgumentError(
+            f"{name}={value!r}: expected a whole number from {least} to {most}")
+    return number
+
+
+def optional_whole_number(name: str, value: Any, least: int, most: int = _MAX_UINT64) -> int | None:
+    """As whole_number(); None stays None."""
+    return None if value is None else whole_number(name, value, least, most)
+
+
+def epoch(value: Any) -> int:
+    """An epoch that has a next one."""
+    return whole_number("epoch", value, 0, MAX_EPOCH)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that Python would convert to one of them: "False" is true."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name}={value!r}: expected True or False")
+    return value
+
+
+def optional_flag(name: str, value: Any) -> bool | None:
+    """As flag(); None stays None."""
+    if value is not None and not isinstance(value, bool):
+        raise ArgumentError(f"{name}={value!r}: expected True, False or None")
+    return value
+
+
+def optional_number(name: str, value: Any) -> float | None:
+    """A real number; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ArgumentError(f"{name}={value!r}: expected a number")
+    return float(value)
+
+
+def text(name: str, value: Any) -> str:
+    """A str that the C interface can take: without a NUL, and UTF-8."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name}={value!r}: expected a str")
+    if "\0" in value:
+        raise InvalidArgumentError(f"{name}={value!r}: the text contains a NUL character")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(
+            f"{name}={value!r}: the text contains a lone surrogate and cannot be UTF-8") from None
+    return value
+
+
+def optional_text(name: str, value: Any) -> str | None:
+    """As text(); None stays None."""
+    return None if value is None else text(name, value)
