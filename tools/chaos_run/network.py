@@ -6,6 +6,7 @@ mends links. `endpoint` is what clients are given.
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -23,6 +24,24 @@ def _quiet(*command):
         raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")
 
 
+def _unused_ports(count):
+    """Ports that the kernel gives to no outgoing connection: a client that tries the
+    address of a server that is not there yet can be given that very port as its own."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as limits:
+        first_outgoing = int(limits.read().split()[0])
+    candidates = range(10000, first_outgoing) or range(1024, first_outgoing)
+    ports = []
+    for port in random.sample(candidates, len(candidates)):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"fewer than {count} unused ports below {first_outgoing} on 127.0.0.1")
+
+
 class Loopback:
     """All servers on 127.0.0.1, one port each. The endpoint lists all of them,
     also those that are started later; nothing can be cut or slowed."""
@@ -31,10 +50,7 @@ class Loopback:
     kinds = frozenset()
 
     def __init__(self, most_servers):
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(most_servers)]
-        self._addresses = ["%s:%d" % s.getsockname() for s in sockets]
-        for s in sockets:
-            s.close()
+        self._addresses = [f"127.0.0.1:{port}" for port in _unused_ports(most_servers)]
 
     def address(self, server):
         return self._addresses[server]
