@@ -10,9 +10,6 @@
 namespace millrace {
 namespace {
 
-// A claimed size beyond this is only opened: decoding it is right but slow.
-constexpr int64_t kMaxFuzzedPixels = 1 << 20;
-
 // The region's pixels, each touched; empty when it cannot be decoded.
 std::vector<uint8_t> Decoded(decode::ImageDecoder& decoder,
                              const std::vector<uint8_t>& bytes,

@@ -16,6 +16,10 @@
 
 namespace millrace {
 
+// An image that claims more pixels is only opened: decoding it is right but
+// slow, and takes up to decode::kMaxDecodedBytes, as it may.
+inline constexpr int64_t kMaxFuzzedPixels = 1 << 20;
+
 // Returns whether the bytes were a whole image of `format`; others are not
 // looked at. Aborts on a broken promise.
 bool FuzzDecode(decode::ImageFormat format, const uint8_t* data, size_t size);

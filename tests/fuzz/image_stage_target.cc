@@ -89,6 +89,11 @@ class Pipeline {
   bool Run(const std::vector<uint8_t>& bytes, uint64_t key) {
     bool good = true;
     for (const auto& stage : stages_) {
+      const auto stored = stage->ReadSize(bytes, *scratch_);
+      CheckDecodeStatus(stored.status());
+      if (stored.ok() && stored->height * stored->width > kMaxFuzzedPixels) {
+        continue;
+      }
       size_t size = 1;
       for (int64_t side : stage->output_shape()) size *= side;
       std::vector<uint8_t> out[2];
