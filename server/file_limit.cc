@@ -28,10 +28,7 @@ uint64_t RaiseFileLimit(uint64_t wanted) {
   return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }
 
-uint64_t FileLimit() {
-  rlimit limit = {};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
-}
+uint64_t FileLimit() { return RaiseFileLimit(0); }
 
 uint64_t OpenFiles() {
   std::error_code error;
