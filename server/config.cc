@@ -38,17 +38,36 @@ constexpr uint32_t kMaxCachePercent = 90;
 constexpr double kMinWeight = 0.01;
 constexpr double kMaxWeight = 100;
 constexpr uint32_t kMaxTimeoutMs = 24 * 3600 * 1000;
-constexpr uint32_t kDefaultSendTimeoutMs = 10'000;
-constexpr uint32_t kDefaultAdmissionTimeoutMs = 5'000;
-constexpr uint32_t kDefaultShutdownGraceMs = 10'000;
-constexpr uint32_t kDefaultBatchTimeoutMs = 2'000;
-constexpr uint32_t kDefaultRequestTimeoutMs = 30'000;
 // Max length of a Unix socket's path in the system.
 constexpr size_t kMaxSocketPath = 107;
 // Code, libraries and gRPC's own buffers: memory in addition to the budget.
 constexpr uint64_t kOutsideBudgetBytes = 200 << 20;
 // Descriptors of gRPC, the sockets and the accept loop.
 constexpr uint64_t kServerFiles = 10;
+
+// A time limit of the configuration, in milliseconds, that has a default.
+struct Timeout {
+  const char* field;
+  bool (ServerConfig::*is_set)() const;
+  uint32_t (ServerConfig::*milliseconds)() const;
+  uint32_t default_ms;
+  absl::Duration ServerSettings::*setting;
+};
+
+constexpr Timeout kTimeouts[] = {
+    {"send_timeout_ms", &ServerConfig::has_send_timeout_ms,
+     &ServerConfig::send_timeout_ms, 10'000, &ServerSettings::send_timeout},
+    {"admission_timeout_ms", &ServerConfig::has_admission_timeout_ms,
+     &ServerConfig::admission_timeout_ms, 5'000,
+     &ServerSettings::admission_timeout},
+    {"shutdown_grace_ms", &ServerConfig::has_shutdown_grace_ms,
+     &ServerConfig::shutdown_grace_ms, 10'000, &ServerSettings::shutdown_grace},
+    {"batch_timeout_ms", &ServerConfig::has_batch_timeout_ms,
+     &ServerConfig::batch_timeout_ms, 2'000, &ServerSettings::batch_timeout},
+    {"request_timeout_ms", &ServerConfig::has_request_timeout_ms,
+     &ServerConfig::request_timeout_ms, 30'000,
+     &ServerSettings::request_timeout},
+};
 
 // Of a message, which may quote a value of any length and bytes.
 constexpr size_t kMaxMistakeBytes = 2000;
@@ -172,29 +191,14 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
         "`; write an absolute path or @NAME of at most ", kMaxSocketPath,
         " bytes, or off");
   }
-  const std::tuple<const char*, bool, uint32_t, uint32_t> timeouts[] = {
-      {"send_timeout_ms", config.has_send_timeout_ms(),
-       config.send_timeout_ms(), kDefaultSendTimeoutMs},
-      {"admission_timeout_ms", config.has_admission_timeout_ms(),
-       config.admission_timeout_ms(), kDefaultAdmissionTimeoutMs},
-      {"shutdown_grace_ms", config.has_shutdown_grace_ms(),
-       config.shutdown_grace_ms(), kDefaultShutdownGraceMs},
-      {"batch_timeout_ms", config.has_batch_timeout_ms(),
-       config.batch_timeout_ms(), kDefaultBatchTimeoutMs},
-      {"request_timeout_ms", config.has_request_timeout_ms(),
-       config.request_timeout_ms(), kDefaultRequestTimeoutMs},
-  };
-  for (const auto& [field, written, value, otherwise] : timeouts) {
-    at_most(field, value, kMaxTimeoutMs, " (one day)");
-    if (written && value == 0) {
-      bad(field, -1, field, " is 0: it must be 1 .. ", kMaxTimeoutMs,
-          " (one day), or left out for ", otherwise);
+  for (const Timeout& timeout : kTimeouts) {
+    const uint32_t value = (config.*timeout.milliseconds)();
+    at_most(timeout.field, value, kMaxTimeoutMs, " (one day)");
+    if ((config.*timeout.is_set)() && value == 0) {
+      bad(timeout.field, -1, timeout.field, " is 0: it must be 1 .. ",
+          kMaxTimeoutMs, " (one day), or left out for ", timeout.default_ms);
     }
   }
-}
-
-absl::Duration MillisOr(bool written, uint32_t ms, uint32_t otherwise) {
-  return absl::Milliseconds(written ? ms : otherwise);
 }
 
 }  // namespace
@@ -335,21 +339,11 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     settings.row_group_cache_bytes_each =
         settings.row_group_cache_bytes / parquet;
   }
-  settings.send_timeout =
-      MillisOr(config.has_send_timeout_ms(), config.send_timeout_ms(),
-               kDefaultSendTimeoutMs);
-  settings.admission_timeout =
-      MillisOr(config.has_admission_timeout_ms(), config.admission_timeout_ms(),
-               kDefaultAdmissionTimeoutMs);
-  settings.shutdown_grace =
-      MillisOr(config.has_shutdown_grace_ms(), config.shutdown_grace_ms(),
-               kDefaultShutdownGraceMs);
-  settings.batch_timeout =
-      MillisOr(config.has_batch_timeout_ms(), config.batch_timeout_ms(),
-               kDefaultBatchTimeoutMs);
-  settings.request_timeout =
-      MillisOr(config.has_request_timeout_ms(), config.request_timeout_ms(),
-               kDefaultRequestTimeoutMs);
+  for (const Timeout& timeout : kTimeouts) {
+    settings.*timeout.setting = absl::Milliseconds(
+        (config.*timeout.is_set)() ? (config.*timeout.milliseconds)()
+                                   : timeout.default_ms);
+  }
   settings.max_connections = config.max_connections();
   settings.max_connections_per_peer = config.max_connections_per_peer();
   if (config.local_socket() != "off") {
