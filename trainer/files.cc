@@ -15,17 +15,13 @@
 #include "absl/strings/strip.h"
 #include "common/atomic_file.h"
 #include "common/file_error.h"
+#include "common/folder.h"
 #include "common/status_macros.h"
 #include "common/write_target.h"
 
 namespace millrace::trainer {
 
 namespace {
-
-bool IsFolder(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 // One text for all spellings of a path, which need not exist.
 absl::StatusOr<std::string> RealPath(absl::string_view path) {

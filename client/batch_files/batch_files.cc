@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/file_error.h"
+#include "common/folder.h"
 #include "common/json_text.h"
 #include "common/new_file.h"
 #include "common/program/report.h"
@@ -93,18 +94,15 @@ class NewFiles {
     made_folder_ = mkdir(folder_.c_str(), 0777) == 0;
     if (made_folder_) return absl::OkStatus();
     const int error = errno;
-    struct stat there = {};
-    if (error != EEXIST ||
-        (state == Folder::kMayExist && stat(folder_.c_str(), &there) != 0)) {
+    const bool is_new = state == Folder::kIsNew;
+    if (!is_new && IsFolder(folder_)) return absl::OkStatus();
+    // A link to nothing is an error of the file system as well.
+    if (error != EEXIST || (!is_new && access(folder_.c_str(), F_OK) != 0)) {
       return FileError(error, "create the folder", folder_);
     }
-    if (state == Folder::kIsNew) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(folder_, " exists; give another ", flag));
-    }
-    if (S_ISDIR(there.st_mode)) return absl::OkStatus();
     return absl::AlreadyExistsError(absl::StrCat(
-        folder_, " exists and is not a folder; give another ", flag));
+        folder_, is_new ? " exists" : " exists and is not a folder",
+        "; give another ", flag));
   }
   absl::Status Add(const std::string& path, absl::Status written) {
     if (written.ok()) paths_.push_back(path);

@@ -1,7 +1,6 @@
 #include "client/cli/audit_files.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,6 +24,7 @@
 #include "client/prefetch/host_loader.h"
 #include "client/receive/open_host_loader.h"
 #include "common/count_text.h"
+#include "common/folder.h"
 #include "common/json_text.h"
 #include "common/program/report.h"
 #include "common/status_macros.h"
@@ -34,8 +34,7 @@ namespace millrace::cli {
 namespace {
 
 absl::StatusOr<std::vector<std::string>> FindLogs(const std::string& files) {
-  struct stat info;
-  if (stat(files.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+  if (!IsFolder(files)) {
     return std::vector<std::string>(absl::StrSplit(files, ','));
   }
   std::vector<std::string> paths;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/file_error.h"
+#include "common/folder.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 
@@ -193,11 +194,6 @@ absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
                      WhatFolderHolds(entries)));
   }
   return found;
-}
-
-bool IsFolder(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern,

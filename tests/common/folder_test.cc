@@ -1,0 +1,31 @@
+#include "common/folder.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "tests/testing/subprocess.h"
+
+namespace millrace {
+namespace {
+
+TEST(FolderTest, IsAFolderOrALinkToOne) {
+  const std::string folder = testing::NewTempDir();
+  const std::string link = folder + "/link";
+  ASSERT_EQ(symlink(folder.c_str(), link.c_str()), 0);
+  for (const std::string& path : {folder, folder + "/", link}) {
+    EXPECT_TRUE(IsFolder(path)) << path;
+  }
+  const std::string file = folder + "/file";
+  testing::WriteFile(file, "x");
+  const std::string dangling = folder + "/dangling";
+  ASSERT_EQ(symlink("none", dangling.c_str()), 0);
+  for (const std::string& path :
+       {file, file + "/", dangling, folder + "/none", std::string()}) {
+    EXPECT_FALSE(IsFolder(path)) << path;
+  }
+}
+
+}  // namespace
+}  // namespace millrace
