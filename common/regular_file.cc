@@ -42,6 +42,12 @@ absl::StatusOr<std::string> ReadPart(const std::string& path, size_t length,
 
 }  // namespace
 
+bool IsEmptyFile(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+         info.st_size == 0;
+}
+
 absl::StatusOr<int> OpenRegularFile(const std::string& path) {
   // Without O_NONBLOCK the open() of a FIFO waits for a writer. The flag
   // changes nothing for regular files.

@@ -18,6 +18,9 @@
 
 namespace millrace {
 
+// A regular file, or a link to one, without a byte.
+bool IsEmptyFile(const std::string& path);
+
 // A regular file or a link to one, for reading. The caller closes the
 // descriptor. InvalidArgument: a FIFO, a folder, a socket or a device.
 // Otherwise errors as FileError() makes them.

@@ -115,12 +115,6 @@ absl::Status CheckReadable(const std::string& path) {
   return absl::OkStatus();
 }
 
-bool IsEmptyFile(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
-         info.st_size == 0;
-}
-
 absl::Status CheckFolder(absl::string_view flag, const std::string& path) {
   std::string at = path;
   while (true) {

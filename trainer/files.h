@@ -42,9 +42,6 @@ absl::Status CheckApart(const NamedFiles& files,
 // InvalidArgument: `path` is a folder. Others as FileError (file_error.h).
 absl::Status CheckReadable(const std::string& path);
 
-// A regular file, or a link to one, without a byte.
-bool IsEmptyFile(const std::string& path);
-
 // Reports at the start that no files can be made in the folder `path` of
 // `flag`, which need not exist. Makes nothing, so that a run that is refused
 // leaves nothing behind. InvalidArgument: a file is there, or where a folder

@@ -24,6 +24,7 @@
 #include "common/count_text.h"
 #include "common/logging.h"
 #include "common/output_file.h"
+#include "common/regular_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/write_target.h"

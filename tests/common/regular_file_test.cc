@@ -31,6 +31,18 @@ TEST(RegularFileTest, IsReadAlsoThroughALink) {
   EXPECT_TRUE(absl::IsNotFound(OpenRegularFile(Path("none")).status()));
 }
 
+TEST(RegularFileTest, IsEmptyWithoutAByte) {
+  std::ofstream(Path("empty")).flush();
+  std::ofstream(Path("full")) << "1";
+  unlink(Path("to_empty").c_str());
+  ASSERT_EQ(symlink(Path("empty").c_str(), Path("to_empty").c_str()), 0);
+  EXPECT_TRUE(IsEmptyFile(Path("empty")));
+  EXPECT_TRUE(IsEmptyFile(Path("to_empty")));
+  EXPECT_FALSE(IsEmptyFile(Path("full")));
+  EXPECT_FALSE(IsEmptyFile(Path("none")));
+  EXPECT_FALSE(IsEmptyFile("/dev/null")) << "no regular file";
+}
+
 // The open() of a pipe waits for a writer that never comes.
 TEST(RegularFileTest, WhatCouldBlockIsRefused) {
   const std::string pipe = Path("pipe");
