@@ -9,12 +9,13 @@
 #include <climits>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/file_error.h"
 #include "common/status_macros.h"
@@ -97,6 +98,18 @@ absl::StatusOr<std::string> FollowLinks(const std::string& path) {
   }
   return absl::FailedPreconditionError(
       absl::StrCat("cannot write ", path, ": ", std::strerror(ELOOP)));
+}
+
+absl::StatusOr<std::string> RealPath(absl::string_view path) {
+  while (path.size() > 1 && absl::ConsumeSuffix(&path, "/")) {
+  }
+  MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(std::string(path)));
+  std::error_code error;
+  // Absolute first: weakly_canonical() leaves a path relative of which nothing
+  // exists.
+  std::filesystem::path real = std::filesystem::absolute(target, error);
+  if (!error) real = std::filesystem::weakly_canonical(real, error);
+  return error ? target : real.string();
 }
 
 absl::Status RemoveOldFile(const std::string& path) {

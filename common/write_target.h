@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace millrace {
 
@@ -38,6 +39,11 @@ absl::StatusOr<int> OpenSpecialFile(const std::string& path);
 // The end of the symbolic links of `path`, which need not exist.
 // FailedPrecondition: the links lead in a circle.
 absl::StatusOr<std::string> FollowLinks(const std::string& path);
+
+// The target of `path`, which need not exist, as an absolute path: equal for two
+// paths exactly when a write to one replaces the file of the other. Two hard
+// links to one file are two targets. Errors as FollowLinks().
+absl::StatusOr<std::string> RealPath(absl::string_view path);
 
 // Removes the file that an earlier run left where `path` leads, so that it is
 // not taken for the result of this one. OK: nothing is there, or a special

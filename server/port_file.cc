@@ -3,8 +3,6 @@
 #include <sys/stat.h>
 
 #include <cstdint>
-#include <filesystem>
-#include <system_error>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
@@ -35,16 +33,6 @@ bool IsPortText(absl::string_view text) {
     if (!absl::ascii_isdigit(c)) return false;
   }
   return true;
-}
-
-bool AreSame(const std::filesystem::path& a, const std::filesystem::path& b) {
-  std::error_code error;
-  if (std::filesystem::equivalent(a, b, error)) return true;
-  // One of them may not exist.
-  const auto full_a = std::filesystem::absolute(a, error);
-  if (error) return false;
-  const auto full_b = std::filesystem::absolute(b, error);
-  return !error && full_a.lexically_normal() == full_b.lexically_normal();
 }
 
 }  // namespace
@@ -79,9 +67,9 @@ absl::Status CheckPortFileIsNoDataset(const std::string& path,
                                       absl::string_view uri) {
   const size_t colon = uri.find(':');
   if (colon == absl::string_view::npos || path.empty()) return absl::OkStatus();
-  if (!AreSame(path, std::string(uri.substr(colon + 1)))) {
-    return absl::OkStatus();
-  }
+  const absl::StatusOr<std::string> file = RealPath(path);
+  const absl::StatusOr<std::string> data = RealPath(uri.substr(colon + 1));
+  if (!file.ok() || !data.ok() || *file != *data) return absl::OkStatus();
   return Refused(path, absl::StrCat("the path is that of dataset ", name));
 }
 

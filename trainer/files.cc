@@ -5,14 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/atomic_file.h"
 #include "common/file_error.h"
 #include "common/folder.h"
@@ -22,19 +19,6 @@
 namespace millrace::trainer {
 
 namespace {
-
-// One text for all spellings of a path, which need not exist.
-absl::StatusOr<std::string> RealPath(absl::string_view path) {
-  while (path.size() > 1 && absl::ConsumeSuffix(&path, "/")) {
-  }
-  MR_ASSIGN_OR_RETURN(const std::string target, FollowLinks(std::string(path)));
-  std::error_code error;
-  // Absolute first: of a relative path of which nothing exists it stays
-  // relative.
-  std::string real = std::filesystem::weakly_canonical(
-      std::filesystem::absolute(target), error);
-  return error ? target : real;
-}
 
 // Refuses `path`, of `flag`, beside a folder.
 absl::Status CheckApartFrom(const NamedFolder& folder, absl::string_view flag,

@@ -90,6 +90,8 @@ TEST(PortFileTest, RefusesThePathOfADataset) {
                                        "lmdb:" + folder + "/a.lmdb")
                   .ok());
   EXPECT_TRUE(CheckPortFileIsNoDataset("", "a", "lmdb:/a").ok());
+  // Refused for its own reason.
+  EXPECT_TRUE(CheckPortFileIsNoDataset(folder + "/port", "a", "lmdb:").ok());
 }
 
 TEST(PortFileTest, NamesAFileThatCannotBeWritten) {
