@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/regular_file.h"
 #include "common/status_macros.h"
 #include "common/write_target.h"
@@ -104,6 +105,13 @@ bool IsStepLosses(absl::string_view start) {
   }
 }
 
+bool IsPort(absl::string_view text) {
+  constexpr size_t kMaxBytes = 6;  // "65535" and a newline
+  return text.size() <= kMaxBytes &&
+         absl::StripSuffix(text, "\n").find_first_not_of("0123456789") ==
+             absl::string_view::npos;
+}
+
 bool Is(OutputKind kind, const Ends& file) {
   const absl::string_view start = file.start;
   switch (kind) {
@@ -122,6 +130,8 @@ bool Is(OutputKind kind, const Ends& file) {
       return Has(start, 0, kPng);
     case OutputKind::kSvg:
       return Has(start, 0, "<") && absl::StrContains(start, "<svg");
+    case OutputKind::kPort:
+      return IsPort(start);
   }
   return false;
 }
@@ -142,6 +152,8 @@ absl::string_view NameOf(OutputKind kind) {
       return "a PNG picture";
     case OutputKind::kSvg:
       return "an SVG picture";
+    case OutputKind::kPort:
+      return "a port file";
   }
   return "";
 }

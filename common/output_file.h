@@ -30,7 +30,8 @@ enum class OutputKind {
   kTorchWeights,  // an archive or a pickle of torch.save
   kSafetensors,   // a length of 2 B to 100 MB and a header in JSON
   kPng,
-  kSvg,  // < and, in the first 4 KiB, <svg
+  kSvg,   // < and, in the first 4 KiB, <svg
+  kPort,  // a line with a number, 6 bytes or fewer
 };
 
 // OK: `path` is empty or absent, an empty file, a folder (which cannot be

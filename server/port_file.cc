@@ -1,15 +1,14 @@
 #include "server/port_file.h"
 
-#include <sys/stat.h>
-
 #include <cstdint>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
-#include "common/count_text.h"
-#include "common/read_file.h"
+#include "common/folder.h"
+#include "common/output_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/write_target.h"
@@ -26,40 +25,23 @@ absl::Status Refused(const std::string& path, absl::string_view reason) {
                    ", and the server would replace it: name another file")));
 }
 
-// Digits and a newline. An empty file is one that a script has created.
-bool IsPortText(absl::string_view text) {
-  if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  for (const char c : text) {
-    if (!absl::ascii_isdigit(c)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 absl::Status CheckPortFile(const std::string& path) {
-  struct stat info = {};
-  if (IsSpecialFile(path) || stat(path.c_str(), &info) != 0) {
+  if (IsFolder(path)) return Refused(path, "the path is that of a folder");
+  const absl::Status kind =
+      CheckOutputFile("--port_file", path, OutputKind::kPort);
+  if (kind.ok()) return kind;
+  // A file that this process cannot read may be an earlier server's, unless it
+  // is too large.
+  std::error_code error;
+  if (!absl::IsInvalidArgument(kind) &&
+      std::filesystem::file_size(path, error) <= kMaxPortFileBytes) {
     return absl::OkStatus();
   }
-  if (S_ISDIR(info.st_mode)) {
-    return Refused(path, "the path is that of a folder");
-  }
-  const auto bytes = static_cast<uint64_t>(info.st_size);
-  if (bytes > kMaxPortFileBytes) {
-    return Refused(path,
-                   absl::StrCat("the file exists and is no port file (it has ",
-                                CountText(bytes, "byte"),
-                                ", a port file one line with a number)"));
-  }
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxPortFileBytes);
-  // A file that this process cannot read may be an earlier server's.
-  if (text.ok() && !IsPortText(*text)) {
-    return Refused(path,
-                   "the file exists and is no port file (a port file has one "
-                   "line with a number)");
-  }
-  return absl::OkStatus();
+  return Refused(path,
+                 "the file exists and is no port file (a port file has one "
+                 "line with a number)");
 }
 
 absl::Status CheckPortFileIsNoDataset(const std::string& path,

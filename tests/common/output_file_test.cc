@@ -51,7 +51,8 @@ TEST_F(OutputFile, OfTheSameKindIsReplaced) {
       {OutputKind::kSafetensors, {std::string("\x10\0\0\0\0\0\0\0{", 9)}},
       {OutputKind::kPng, {"\x89PNG\r\n\x1a\n...."}},
       {OutputKind::kSvg,
-       {"<?xml version=\"1.0\"?>\n<svg>", "<svg width=\"1\">"}}};
+       {"<?xml version=\"1.0\"?>\n<svg>", "<svg width=\"1\">"}},
+      {OutputKind::kPort, {"65535\n", "7001"}}};
   for (const auto& c : kCases) {
     for (const std::string& start : c.starts) {
       WriteFile(path_, start);
@@ -104,6 +105,9 @@ TEST_F(OutputFile, OfAnotherKindIsKept) {
        "a checkpoint"},
       {OutputKind::kSafetensors, "{\n  \"ended\": 1}", "safetensors",
        "a JSON file"},
+      {OutputKind::kPort, "7001\n7002\n", "not a port file", "a text file"},
+      {OutputKind::kPort, "1234567", "not a port file", "a text file"},
+      {OutputKind::kPort, Lmdb(), "not a port file", "an LMDB database"},
       {OutputKind::kPng, "\xff\xd8\xff\xe0", "PNG", "a JPEG picture"},
       {OutputKind::kSvg, "\x89PNG\r\n\x1a\n", "SVG", "a PNG picture"}};
   for (const auto& c : kCases) {
