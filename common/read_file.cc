@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
 #include "common/logging.h"
-#include "common/program/stop_signals.h"
 #include "common/status_macros.h"
+#include "common/stop_signals.h"
 
 namespace millrace {
 namespace {
@@ -33,9 +33,9 @@ constexpr int kSilentLooks = 10;
 absl::Status AwaitBytes(int fd, const std::string& path) {
   pollfd waited = {fd, POLLIN, 0};
   for (int looks = 1; poll(&waited, 1, kLookMs) <= 0; ++looks) {
-    if (program::StopSignals::signal() != 0) {
+    if (StopSignals::signal() != 0) {
       return absl::CancelledError(
-          absl::StrCat("stopped by signal ", program::StopSignals::signal(),
+          absl::StrCat("stopped by signal ", StopSignals::signal(),
                        " while waiting for bytes of ", path));
     }
     if (looks == kSilentLooks) {

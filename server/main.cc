@@ -26,10 +26,10 @@
 #include "common/log_level.h"
 #include "common/logging.h"
 #include "common/program/exit_code.h"
-#include "common/program/stop_signals.h"
 #include "common/read_file.h"
 #include "common/standard_output.h"
 #include "common/status_macros.h"
+#include "common/stop_signals.h"
 #include "common/usage_error.h"
 #include "common/version.h"
 #include "proto/config.pb.h"
@@ -232,8 +232,7 @@ void EndUnreachable(const absl::Status& why) {
 }
 
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
-                   const ServerCommandLine& line,
-                   program::StopSignals& signals) {
+                   const ServerCommandLine& line, StopSignals& signals) {
   // Destroyed last, because everything below is charged to it. CheckMemory()
   // refuses a budget below the minimum after the datasets are open, and then
   // names a budget that works.
@@ -390,8 +389,7 @@ int Main(const std::vector<std::string>& arguments) {
         "millrace-server %s (protocol %d, content revision %d)\n",
         kMillraceVersion, wire::kProtocolVersion, plan::kContentRevision));
   }
-  program::StopSignals signals(
-      {.same_request = absl::ZeroDuration(), .hold = false});
+  StopSignals signals({.same_request = absl::ZeroDuration(), .hold = false});
   IgnoreWriteSignals();
   const uint64_t open_file_limit = RaiseFileLimit();
   ServerConfig config;

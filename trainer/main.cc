@@ -19,8 +19,8 @@
 #include "common/log_level.h"
 #include "common/malloc_tuning.h"
 #include "common/program/exit_code.h"
-#include "common/program/stop_signals.h"
 #include "common/standard_output.h"
+#include "common/stop_signals.h"
 #include "common/usage_error.h"
 #include "common/version.h"
 #include "proto/flag_hint.h"
@@ -80,7 +80,7 @@ int Main(const std::vector<std::string>& arguments) {
   const TrainerConfig& config = flags->config;
   // Never destroyed: a launcher's SIGTERM that arrives while this rank ends
   // must not replace its exit code.
-  static program::StopSignals& stop = *new program::StopSignals;
+  static StopSignals& stop = *new StopSignals;
   const absl::Status cuda = device::LoadCudaRuntime();
   if (!cuda.ok() && !absl::IsNotFound(cuda) && config.device == "auto") {
     absl::FPrintF(stderr, "millrace-train: %s; training on the CPU\n",

@@ -98,7 +98,7 @@ void LogWrite(const absl::Status& written, WriteFailures& failures) {
 class TrainingRun {
  public:
   TrainingRun(const TrainerConfig& config, const RankEnv& env,
-              program::StopSignals& stop)
+              StopSignals& stop)
       : config_(config),
         env_(env),
         stop_(stop),
@@ -163,7 +163,7 @@ class TrainingRun {
 
   const TrainerConfig& config_;
   const RankEnv& env_;
-  program::StopSignals& stop_;
+  StopSignals& stop_;
   Progress progress_;
 
   ResumePoint resume_;
@@ -751,7 +751,7 @@ absl::StatusOr<diagnosis::RunSummary> TrainingRun::Finish() {
 
 absl::StatusOr<diagnosis::RunSummary> RunTraining(const TrainerConfig& config,
                                                   const RankEnv& env,
-                                                  program::StopSignals& stop) {
+                                                  StopSignals& stop) {
   MR_RETURN_IF_ERROR(config.Validate());
   TrainingRun run(config, env, stop);
   if (absl::Status status = run.SetUp(); !status.ok()) {

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/diagnosis/run_summary.h"
-#include "common/program/stop_signals.h"
+#include "common/stop_signals.h"
 #include "trainer/config.h"
 #include "trainer/rank_env.h"
 
@@ -20,7 +20,7 @@ namespace millrace::trainer {
 // ranks end there. All ranks return an equal summary; rank 0 writes the files.
 absl::StatusOr<diagnosis::RunSummary> RunTraining(const TrainerConfig& config,
                                                   const RankEnv& env,
-                                                  program::StopSignals& stop);
+                                                  StopSignals& stop);
 
 }  // namespace millrace::trainer
 

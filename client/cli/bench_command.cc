@@ -40,8 +40,8 @@
 #include "common/picture/picture_renderer.h"
 #include "common/program/flag_set.h"
 #include "common/program/report.h"
-#include "common/program/stop_signals.h"
 #include "common/status_macros.h"
+#include "common/stop_signals.h"
 #include "common/version.h"
 
 namespace millrace::cli {
@@ -259,7 +259,7 @@ absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
 // Runs one setting at a time.
 class Bench {
  public:
-  Bench(BenchFlags flags, program::StopSignals& signals)
+  Bench(BenchFlags flags, StopSignals& signals)
       : flags_(std::move(flags)), signals_(signals) {}
 
   absl::StatusOr<BenchResult> Run(const BenchSetting& setting) {
@@ -317,7 +317,7 @@ class Bench {
   }
 
   const BenchFlags flags_;
-  program::StopSignals& signals_;
+  StopSignals& signals_;
 };
 
 std::string DataText(const PipelineSpec& spec) {
@@ -514,7 +514,7 @@ std::vector<std::string> PlotLines(const BenchFlags& flags,
                        ", millrace ", kMillraceVersion)};
 }
 
-absl::Status RunOnce(const BenchFlags& flags, program::StopSignals& signals) {
+absl::Status RunOnce(const BenchFlags& flags, StopSignals& signals) {
   MR_ASSIGN_OR_RETURN(const BenchResult result, Bench(flags, signals).Run({}));
   const program::Report report = ReportOf(result, flags);
   if (flags.json) {
@@ -526,7 +526,7 @@ absl::Status RunOnce(const BenchFlags& flags, program::StopSignals& signals) {
 }
 
 absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
-                      program::StopSignals& signals) {
+                      StopSignals& signals) {
   if (flags.seconds == absl::ZeroDuration() && flags.epochs == 0 &&
       !flags.batches_given && !flags.sweep.empty()) {
     flags.seconds = kSweepDuration;
@@ -636,7 +636,7 @@ absl::Status RunBench(absl::Span<const std::string> arguments) {
   MR_RETURN_IF_ERROR(UsageError(flags.CheckSweep(set, knobs)));
   const bool sweeps = !knobs.empty() || flags.rounds > 1;
   // Before any thread of gRPC.
-  program::StopSignals signals;
+  StopSignals signals;
   if (!sweeps) return RunOnce(flags, signals);
   return RunSweep(std::move(flags), Combine(knobs), signals);
 }

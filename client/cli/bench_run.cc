@@ -63,11 +63,11 @@ uint64_t EpochsToBatches(const BenchOptions& options,
 }  // namespace
 
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
-                                           program::StopSignals& signals) {
+                                           StopSignals& signals) {
   std::vector<std::unique_ptr<HostLoader>> loaders;
   // Destroyed before the loaders, which a signal would close.
   struct Quiet {
-    program::StopSignals& signals;
+    StopSignals& signals;
     ~Quiet() { signals.OnSignal(nullptr); }
   };
   const bool timed = options.duration > absl::ZeroDuration();

@@ -21,7 +21,7 @@
 #include "client/cli/bench_table.h"
 #include "client/cli/bench_waits.h"
 #include "client/prefetch/host_loader.h"
-#include "common/program/stop_signals.h"
+#include "common/stop_signals.h"
 #include "proto/data_service.pb.h"
 #include "proto/names.h"
 
@@ -81,7 +81,7 @@ struct BenchResult {
 // OpenHostLoader() (with the marks of OfRequest()) and HostLoader::Next(): the
 // error came before the second batch.
 absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
-                                           program::StopSignals& signals);
+                                           StopSignals& signals);
 
 // Why the clients waited, in one line. `loaders` as in BenchOptions.
 std::string BenchVerdict(const BenchResult& result, uint32_t loaders);

@@ -16,9 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
-#include "common/program/stop_signals.h"
 #include "common/regular_file.h"
 #include "common/status_macros.h"
+#include "common/stop_signals.h"
 #include "common/utf8.h"
 #include "server/data_tool/class_folders.h"
 #include "server/data_tool/first_of.h"
@@ -425,7 +425,7 @@ class ImageFolder final : public SampleReader {
     ImageCheck check(options_.decode_threads, options_.operators);
     ToolProgress progress("checking", static_cast<int64_t>(files_.size()));
     for (size_t i = 0; i < files_.size(); ++i) {
-      if (program::StopSignals::signal() != 0) {
+      if (StopSignals::signal() != 0) {
         return absl::CancelledError(
             "interrupted during the check of the images; nothing is written");
       }

@@ -16,8 +16,8 @@
 #include "common/cgroup.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
-#include "common/program/stop_signals.h"
 #include "common/status_macros.h"
+#include "common/stop_signals.h"
 #include "common/usage_error.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/idx_dataset.h"
@@ -187,7 +187,7 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
     ToolProgress progress("packing", samples);
     SampleReader::Sample sample;
     for (int64_t i = 0; i < samples; ++i) {
-      if (program::StopSignals::signal() != 0) {
+      if (StopSignals::signal() != 0) {
         return absl::CancelledError(absl::StrCat(
             "interrupted after ", i, " of ", CountText(samples, "sample"),
             "; the incomplete output is removed"));
@@ -271,7 +271,7 @@ int RunPack(const Args& args, std::ostream& out) {
       "thumbnails are removed, and the fingerprint differs");
   int exit_code;
   if (!ParseOrLeave(flags, args, "pack", out, &exit_code)) return exit_code;
-  const program::StopSignals signals;
+  const StopSignals signals;
   if (const absl::Status status = UsageError(options.Validate());
       !status.ok()) {
     return Report("pack", status);

@@ -19,9 +19,9 @@
 #include "absl/strings/str_format.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
-#include "common/program/stop_signals.h"
 #include "common/standard_output.h"
 #include "common/status_macros.h"
+#include "common/stop_signals.h"
 #include "common/usage_error.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/dataset_files.h"
@@ -199,7 +199,7 @@ absl::Status Verify(const std::string& uri,
     storage::ContentSum sum;
     int64_t refused = 0;  // consecutive
     for (int64_t row = 0; row < shard.samples(); ++row) {
-      if (program::StopSignals::signal() != 0)
+      if (StopSignals::signal() != 0)
         return absl::CancelledError("interrupted");
       const int64_t index = shard.first_sample() + row;
       place->sample = index;
@@ -312,7 +312,7 @@ int RunVerify(const Args& args, std::ostream& out) {
                                                    std::strerror(errno))));
   }
   if (child == 0) {
-    const program::StopSignals signals;
+    const StopSignals signals;
     absl::Status verified =
         Verify(flags.argument(), libraries, !no_decode, place, out);
     if (verified.ok()) verified = FlushStandardOutput();
@@ -321,7 +321,7 @@ int RunVerify(const Args& args, std::ostream& out) {
   // Created after fork(), which copies only the calling thread: a lock that
   // another thread holds at that moment (for example of AddressSanitizer's
   // heap) stays locked in the child forever.
-  const program::StopSignals signals;
+  const StopSignals signals;
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

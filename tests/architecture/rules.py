@@ -148,6 +148,7 @@ DEPENDENCIES = [
     ("trainer-without-cli", "//trainer/...", ["//client/cli/..."]),
     ("common-is-a-leaf", "//common/...",
      ["//server/...", "//client/...", "//trainer/...", "//proto/...", "//third_party:grpc"]),
+    ("common-looks-down", "//common:all", ["//common/picture/...", "//common/program/..."]),
     ("wire-without-grpc", "//proto/wire/...",
      ["//third_party:grpc", "//server/...", "//client/..."]),
     ("plan-is-pure", "//server/plan/...",

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "common/program/stop_signals.h"
+#include "common/stop_signals.h"
 
 namespace millrace {
 namespace {
@@ -54,7 +54,7 @@ TEST(ReadFileTest, NamesASilentPipeAndEndsWithASignal) {
   const std::string path = Path("silent");
   unlink(path.c_str());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  program::StopSignals signals;
+  StopSignals signals;
   int lines[2];
   ASSERT_EQ(pipe(lines), 0);
   const int standard_error = dup(STDERR_FILENO);

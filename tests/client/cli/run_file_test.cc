@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "common/program/stop_signals.h"
+#include "common/stop_signals.h"
 
 namespace millrace::cli {
 namespace {
@@ -69,7 +69,7 @@ TEST(RunFileTest, ReadsASummaryFromAPipe) {
 // back could not be stopped.
 TEST(RunFileTest, ASignalEndsTheWaitForAPipe) {
   const std::string path = NewPipe();
-  program::StopSignals signals;
+  StopSignals signals;
   kill(getpid(), SIGTERM);
   const auto run = ReadRunFile(path);
   EXPECT_TRUE(absl::IsCancelled(run.status())) << run.status();

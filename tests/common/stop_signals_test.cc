@@ -1,7 +1,7 @@
 // What a signal does to a process: a child that signals itself, or one that is
 // signalled from outside, as by a terminal.
 
-#include "common/program/stop_signals.h"
+#include "common/stop_signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
-namespace millrace::program {
+namespace millrace {
 namespace {
 
 // The exit code of a process that runs `body`.
@@ -220,4 +220,4 @@ TEST_F(SignalledProgramTest, ALaterSignalEndsTheProgram) {
 }
 
 }  // namespace
-}  // namespace millrace::program
+}  // namespace millrace

@@ -1,4 +1,4 @@
-#include "common/program/stop_signals.h"
+#include "common/stop_signals.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 #include "common/logging.h"
 
-namespace millrace::program {
+namespace millrace {
 namespace {
 
 std::atomic<int> received{0};
@@ -82,4 +82,4 @@ void StopSignals::Listen() {
   }
 }
 
-}  // namespace millrace::program
+}  // namespace millrace

@@ -14,8 +14,8 @@
 //   ...
 //   if (signals.signal() != 0) puts("interrupted");
 
-#ifndef MILLRACE_COMMON_PROGRAM_STOP_SIGNALS_H_
-#define MILLRACE_COMMON_PROGRAM_STOP_SIGNALS_H_
+#ifndef MILLRACE_COMMON_STOP_SIGNALS_H_
+#define MILLRACE_COMMON_STOP_SIGNALS_H_
 
 #include <signal.h>
 
@@ -25,7 +25,7 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 
-namespace millrace::program {
+namespace millrace {
 
 class StopSignals {
  public:
@@ -74,6 +74,6 @@ class StopSignals {
   std::thread listener_;  // last: uses all of the above
 };
 
-}  // namespace millrace::program
+}  // namespace millrace
 
-#endif  // MILLRACE_COMMON_PROGRAM_STOP_SIGNALS_H_
+#endif  // MILLRACE_COMMON_STOP_SIGNALS_H_
