@@ -21,13 +21,13 @@ namespace {
 // Second, the pictures of two transforms and of the groups: each has up to one
 // pixel of 4 bytes for 4 x 4 pixels, whatever the size of the file.
 int64_t LosslessWorkingBytes(size_t file_bytes, int64_t pixels) {
-  constexpr int64_t kLeast = 4 << 20;
+  constexpr int64_t kMin = 4 << 20;
   constexpr int64_t kMax = 64 << 20;
   constexpr size_t kPerFileByte = 64;
   const int64_t tables =
       file_bytes > kMax / kPerFileByte
           ? kMax
-          : std::min<int64_t>(kMax, kLeast + file_bytes * kPerFileByte);
+          : std::min<int64_t>(kMax, kMin + file_bytes * kPerFileByte);
   return tables + pixels;
 }
 

@@ -76,7 +76,7 @@ absl::Status AskAgain(std::string why) {
 // divided.
 absl::StatusOr<uint64_t> ScratchBytes(const DatasetInfo& info,
                                       const ImageStageFactory& make_stage) {
-  uint64_t most = 0;
+  uint64_t max_bytes = 0;
   for (const Field& field : info.schema().fields()) {
     if (field.kind() != FIELD_KIND_ENCODED_IMAGE) continue;
     Transform decode, crop;
@@ -91,9 +91,9 @@ absl::StatusOr<uint64_t> ScratchBytes(const DatasetInfo& info,
     random.set_ratio_max(4.0 / 3);
     const PlacedTransform transforms[] = {{&decode, 0}, {&crop, 1}};
     MR_ASSIGN_OR_RETURN(const auto stage, make_stage(field, transforms, {}));
-    most = std::max(most, stage->max_scratch_bytes());
+    max_bytes = std::max(max_bytes, stage->max_scratch_bytes());
   }
-  return most;
+  return max_bytes;
 }
 
 bool HasSyntheticSource(const PipelineSpec& spec) {
@@ -506,7 +506,7 @@ class EngineImpl final : public Engine {
   // resolved, because that time grows with the number of sources and
   // transforms.
   absl::Status CheckMayFit(const PipelineSpec& spec) const {
-    if (LeastPipelineBytes(spec) <= cache_.max_bytes()) return absl::OkStatus();
+    if (MinPipelineBytes(spec) <= cache_.max_bytes()) return absl::OkStatus();
     // The budget in the message must be large enough for the resolved spec.
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved, ResolveByFirst(spec));
     return CheckCanFit(resolved);

@@ -257,7 +257,7 @@ StepRun::StepRun(const RunServices* services,
       read_lane_(std::make_shared<Scheduler::Lane>(range.sharer)),
       next_step_(range.first_step) {}
 
-uint64_t StepRun::MostOpen() const {
+uint64_t StepRun::MaxOpen() const {
   // For each worker, one batch in progress and one to continue with, in case
   // each batch is a single task. The additional 2 keep clients supplied on a
   // server with few threads while one batch waits for its last row. A choice.
@@ -274,12 +274,12 @@ uint64_t StepRun::MostOpen() const {
 }
 
 void StepRun::Admit() {
-  const uint64_t most_open = MostOpen();
+  const uint64_t max_open = MaxOpen();
   while (true) {
     uint64_t step;
     {
       MutexLock lock(mu_);
-      if (ended_ || waiting_ || next_step_ == end_step_ || open_ >= most_open) {
+      if (ended_ || waiting_ || next_step_ == end_step_ || open_ >= max_open) {
         break;
       }
       waiting_ = true;

@@ -80,7 +80,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   // exactly one takes each step.
   void Admit();
   // Upper bound of `open_`.
-  uint64_t MostOpen() const;
+  uint64_t MaxOpen() const;
   // Called when memory for `step` is granted: starts the step's job, or returns
   // the memory if the run has ended. Called once for a grant, on the thread
   // that made room.
@@ -136,7 +136,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   // granted.
   uint64_t next_step_ MR_GUARDED_BY(mu_);
   // Steps that were granted their memory and have not been counted off by
-  // Complete(). A further step becomes due only while this is below MostOpen().
+  // Complete(). A further step becomes due only while this is below MaxOpen().
   uint64_t open_ MR_GUARDED_BY(mu_) = 0;
   // next_step_ is due: exactly one thread or one request in the budget's queue
   // is reserving its memory. Set by Admit(); cleared by Granted(), or by the

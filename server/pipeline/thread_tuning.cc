@@ -61,7 +61,7 @@ ThreadMeasurement ThreadTuning::Since(const Look& before,
   m.process_cpu_seconds = now.process_cpu_seconds - before.process_cpu_seconds;
   ThreadMeasurement::Workers& w = m.workers;
   w.threads = scheduler_->threads();
-  w.most = options_.workers ? scheduler_->max_threads() : w.threads;
+  w.max_threads = options_.workers ? scheduler_->max_threads() : w.threads;
   w.thread_seconds = now.workers.thread_seconds - before.workers.thread_seconds;
   w.idle_seconds = now.workers.idle_seconds - before.workers.idle_seconds;
   w.knows_cpu = now.workers.knows_cpu && before.workers.knows_cpu;
@@ -72,7 +72,7 @@ ThreadMeasurement ThreadTuning::Since(const Look& before,
   if (ahead_ == nullptr) return m;
   ThreadMeasurement::Readers& r = m.readers;
   r.threads = ahead_->threads();
-  r.most = options_.readers ? ahead_->max_threads() : r.threads;
+  r.max_threads = options_.readers ? ahead_->max_threads() : r.threads;
   r.thread_seconds = now.readers.thread_seconds - before.readers.thread_seconds;
   r.idle_seconds = now.readers.idle_seconds - before.readers.idle_seconds;
   r.blocked_seconds =

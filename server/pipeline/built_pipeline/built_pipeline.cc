@@ -64,11 +64,11 @@ BuiltPipeline::BuiltPipeline(plan::Plan plan, batch::BatchLayout layout,
 
 storage::ReadWait BuiltPipeline::WaitOf(
     const std::vector<BuiltSource>& sources) {
-  storage::ReadWait most = storage::ReadWait::kNever;
+  storage::ReadWait slowest = storage::ReadWait::kNever;
   for (const BuiltSource& source : sources) {
-    most = std::max(most, source.dataset.source->read_wait());
+    slowest = std::max(slowest, source.dataset.source->read_wait());
   }
-  return most;
+  return slowest;
 }
 
 void BuiltPipeline::OrderColumns(BuiltSource& source) {

@@ -17,7 +17,7 @@ namespace millrace::pipeline {
 
 // A lower bound of PipelineBytes() of what `spec` is resolved to, which has as
 // many sources and no fewer transforms and outputs, at least one.
-inline uint64_t LeastPipelineBytes(const PipelineSpec& spec) {
+inline uint64_t MinPipelineBytes(const PipelineSpec& spec) {
   constexpr uint64_t kBase = 16 << 10;
   // Each source has columns of its own, and a stage runs the transforms.
   constexpr uint64_t kSource = 2 << 10;
@@ -34,7 +34,7 @@ inline uint64_t PipelineBytes(const PipelineSpec& resolved) {
   // The plan keeps the spec, the answer to Open has it again, the cache finds
   // pipelines by its bytes.
   constexpr uint64_t kOfSpec = 16;
-  return kOfSpec * resolved.ByteSizeLong() + LeastPipelineBytes(resolved);
+  return kOfSpec * resolved.ByteSizeLong() + MinPipelineBytes(resolved);
 }
 
 }  // namespace millrace::pipeline

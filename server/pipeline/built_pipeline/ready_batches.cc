@@ -109,10 +109,10 @@ absl::StatusOr<std::shared_ptr<ReadySet>> ReadyBatches::Take(
   // the counter without a lock, so two concurrent sets cannot both take the
   // last room. Both may be refused; the clients retry.
   const uint64_t others = share->taken.fetch_add(bytes);
-  if (others + bytes > share->most) {
+  if (others + bytes > share->max_bytes) {
     share->taken.fetch_sub(bytes);
     return NoRoom(recipe_->slots, bytes,
-                  absl::StrCat(FormatByteSize(share->most),
+                  absl::StrCat(FormatByteSize(share->max_bytes),
                                " for all ready batches together, ",
                                FormatByteSize(others)));
   }

@@ -47,8 +47,8 @@ struct ReadyRecipe {
 // The max bytes of all sets of an engine, and the bytes in use. Sets keep it
 // alive.
 struct ReadyShare {
-  explicit ReadyShare(uint64_t bytes) : most(bytes) {}
-  const uint64_t most;
+  explicit ReadyShare(uint64_t bytes) : max_bytes(bytes) {}
+  const uint64_t max_bytes;
   std::atomic<uint64_t> taken{0};
 };
 

@@ -134,8 +134,8 @@ bool ThreadTuner::Failed(Kind& kind, double rate, bool limited_elsewhere,
 uint32_t ThreadTuner::Next(const Kind& kind, uint32_t now, double wanted,
                            double step) {
   // A probe exceeds the old ceiling, which was cleared, by a small step.
-  const double most = kind.probing ? std::ceil(kProbe * now) : step;
-  const uint32_t next = Threads(std::round(std::min(wanted, most)));
+  const double max = kind.probing ? std::ceil(kProbe * now) : step;
+  const uint32_t next = Threads(std::round(std::min(wanted, max)));
   return kind.ceiling.threads == 0 ? next
                                    : std::min(next, kind.ceiling.threads);
 }
@@ -169,7 +169,7 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
   const double waited = std::max(0.0, busy - cpu - delayed);
   const double wait_ratio = Share(cpu + waited, cpu);  // the sign of the load
   Pass(workers_, measured.seconds, wait_ratio);
-  if (m.most <= 1 || busy < kMinBusySeconds * measured.seconds) {
+  if (m.max_threads <= 1 || busy < kMinBusySeconds * measured.seconds) {
     // An interval without work decides nothing and does not count towards
     // shrinking.
     workers_.too_many = 0;
@@ -181,7 +181,7 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
   // Rounded up, because a container's limit may be 1.5 CPUs. The small term
   // keeps a limit such as 2.0001 from counting as 3.
   const uint32_t cpus =
-      std::min(m.most, Threads(std::ceil(measured.cpus - 0.01)));
+      std::min(m.max_threads, Threads(std::ceil(measured.cpus - 0.01)));
   // Back to the count before the trial, but not below the number of CPUs, which
   // needs no trial.
   if (Failed(workers_, rate, idle_share >= kBusyIdleShare || crowded, false)) {
@@ -213,8 +213,9 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
   // A trial is in progress: the count stays until the trial is judged.
   if (workers_.trial.from != 0) return;
 
-  const uint32_t target = std::min(
-      Next(workers_, n, wanted, std::max(kGrowth * n, 1.0 * cpus)), m.most);
+  const uint32_t target =
+      std::min(Next(workers_, n, wanted, std::max(kGrowth * n, 1.0 * cpus)),
+               m.max_threads);
   if (target > n && n >= cpus && wanted >= kGrowFrom * n &&
       idle_share < kBusyIdleShare) {
     decision.workers = target;
@@ -222,7 +223,7 @@ void ThreadTuner::DecideWorkers(const ThreadMeasurement& measured,
       decision.workers_reason = absl::StrFormat(
           "worker threads waited %d %% of the time while CPUs were idle%s",
           Percent(Share(waited, busy)),
-          target == m.most && wanted >= kGrowFrom * m.most
+          target == m.max_threads && wanted >= kGrowFrom * m.max_threads
               ? "; this is the maximum (number of CPUs or memory budget)"
               : "");
     Begin(workers_, n, static_cast<double>(target) / n, rate, wait_ratio,
@@ -272,7 +273,7 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   const double reading_share = Share(reading, m.thread_seconds);
   const double a_read = Share(m.read_seconds, static_cast<double>(m.samples));
   Pass(readers_, seconds, a_read);
-  if (m.most == 0 || n == 0 || reading < kMinBusySeconds * seconds) {
+  if (m.max_threads == 0 || n == 0 || reading < kMinBusySeconds * seconds) {
     readers_.too_many = 0;
     has_read_ = false;
     return;
@@ -306,9 +307,10 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
   const double occupied = w.thread_seconds - w.idle_seconds - delayed;
   double could = 0;  // 0: unknown
   if (samples > 0 && occupied > 0) {
-    could = std::max(1.0 * w.threads,
-                     std::min(measured.cpus, static_cast<double>(w.most))) *
-            samples / occupied;
+    could =
+        std::max(1.0 * w.threads,
+                 std::min(measured.cpus, static_cast<double>(w.max_threads))) *
+        samples / occupied;
     if (w.knows_cpu && w.cpu_seconds > 0) {
       could = std::min(could, measured.cpus * samples / w.cpu_seconds);
     }
@@ -332,7 +334,8 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
       wanted = std::min(
           wanted, std::ceil(kServed * measured.cpus * samples / cpu * a_read));
     }
-    const uint32_t target = std::min(Next(readers_, n, wanted, step), m.most);
+    const uint32_t target =
+        std::min(Next(readers_, n, wanted, step), m.max_threads);
     if (target > n && wanted >= kGrowFrom * n) {
       decision.readers = target;
       if (!readers_.probing)
@@ -351,11 +354,11 @@ void ThreadTuner::DecideReaders(const ThreadMeasurement& measured,
     return;
   }
   // Not busy, or not the bottleneck: fewer threads may be enough.
-  const uint32_t least = std::min(kMinReaders, m.most);
+  const uint32_t min = std::min(kMinReaders, m.max_threads);
   const double needed = std::ceil(rate * a_read * kShrinkRoom);
-  if (n > least && m.samples > 0 && needed <= kReaderShrinkFrom * n) {
+  if (n > min && m.samples > 0 && needed <= kReaderShrinkFrom * n) {
     if (++readers_.too_many < kReaderShrinkIntervals) return;
-    decision.readers = std::max(least, Threads(needed));
+    decision.readers = std::max(min, Threads(needed));
     decision.readers_reason = absl::StrFormat(
         "a read takes %s, so fewer read threads are enough", Time(a_read));
     readers_.too_many = 0;

@@ -48,7 +48,7 @@ struct ThreadMeasurement {
   struct Workers {
     // Now, and the upper bound that options and memory allow.
     uint32_t threads = 1;
-    uint32_t most = 1;
+    uint32_t max_threads = 1;
     double thread_seconds = 0;
     // Without work.
     double idle_seconds = 0;
@@ -62,10 +62,10 @@ struct ThreadMeasurement {
   };
   Workers workers;
 
-  // Those that read ahead. None: most is 0.
+  // Those that read ahead. None: max_threads is 0.
   struct Readers {
     uint32_t threads = 0;
-    uint32_t most = 0;
+    uint32_t max_threads = 0;
     double thread_seconds = 0;
     double idle_seconds = 0;
     // Blocked on room for samples, or at the gate of a source that limits

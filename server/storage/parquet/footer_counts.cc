@@ -180,7 +180,7 @@ std::optional<FooterCounts> CountFooter(absl::string_view start,
   return counts;
 }
 
-FooterCounts MostOfFooter(uint64_t footer_bytes) {
+FooterCounts MaxFooterCounts(uint64_t footer_bytes) {
   return {.row_groups = 1,
           .columns = footer_bytes / kMinEncodedChunkBytes,
           .elements = footer_bytes / kMinEncodedElementBytes,

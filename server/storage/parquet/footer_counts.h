@@ -5,8 +5,8 @@
 //
 // Plain numbers; pure functions that believe nothing of what they read.
 //
-//   const FooterCounts counts =
-//       CountFooter(start, footer_bytes).value_or(MostOfFooter(footer_bytes));
+//   const FooterCounts counts = CountFooter(start, footer_bytes)
+//                                   .value_or(MaxFooterCounts(footer_bytes));
 //   const uint64_t bytes = counts.ParsedBytes(footer_bytes);
 //   if (bytes > room) return Refused();
 //   if (!(ParsedBytesOf(footer) <= bytes)) return Damaged();
@@ -46,7 +46,7 @@ std::optional<FooterCounts> CountFooter(absl::string_view start,
                                         uint64_t footer_bytes);
 
 // Counts for a footer that cannot be parsed: more than any valid footer has.
-FooterCounts MostOfFooter(uint64_t footer_bytes);
+FooterCounts MaxFooterCounts(uint64_t footer_bytes);
 
 // As FooterCounts::ParsedBytes(), by the lists that are really in the whole
 // footer: its row groups may hold more than its schema says. Absent: it is

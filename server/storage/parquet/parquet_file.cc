@@ -156,7 +156,7 @@ absl::Status ParquetFile::ParseFooter(AdmitFooter admit) {
   };
   if (footer.size() == length) MR_RETURN_IF_ERROR(check_lists());
   // A footer that could not be counted is almost all schema, or damaged.
-  const FooterCounts counts = counted.value_or(MostOfFooter(length));
+  const FooterCounts counts = counted.value_or(MaxFooterCounts(length));
   const uint64_t admitted = counts.ParsedBytes(length);
   MR_RETURN_IF_ERROR(admit(admitted, counts.chunks()));
   if (footer.size() < length) {

@@ -144,7 +144,7 @@ struct Projection {
   // For each shard and row group: the rows of a slice and the memory to decode
   // one.
   std::vector<std::vector<SlicePlan>> slices;
-  uint64_t most_bytes = 1;  // max of these
+  uint64_t max_slice_bytes = 1;
 };
 
 class ParquetSource final : public RecordSource {
@@ -170,9 +170,9 @@ class ParquetSource final : public RecordSource {
   ReadWait read_wait() const override { return ReadWait::kRead; }
   // The number of readers that the cache has room for.
   uint32_t max_concurrent_reads() const override {
-    const uint64_t most = std::max<uint64_t>(1, most_slice_bytes_.load());
+    const uint64_t bytes = std::max<uint64_t>(1, max_slice_bytes_.load());
     return static_cast<uint32_t>(
-        std::clamp<uint64_t>(cache_.max_bytes() / most, 1, 1024));
+        std::clamp<uint64_t>(cache_.max_bytes() / bytes, 1, 1024));
   }
   absl::Status CheckFields(const std::vector<bool>& used) const override {
     return Project(used).status();
@@ -202,9 +202,9 @@ class ParquetSource final : public RecordSource {
   absl::StatusOr<std::shared_ptr<const Projection>> Project(
       const std::vector<bool>& used) const;
 
-  // Sets fields, slices and most_bytes for a cache of `cache_bytes`. Errors as
-  // Project(). `reads_pages`: page headers are read, so that the number in a
-  // refusal is also large enough for the pages of strings.
+  // Sets fields, slices and max_slice_bytes for a cache of `cache_bytes`.
+  // Errors as Project(). `reads_pages`: page headers are read, so that the
+  // number in a refusal is also large enough for the pages of strings.
   absl::Status Plan(const std::vector<bool>& used, uint64_t cache_bytes,
                     bool reads_pages, Projection* projection) const;
 
@@ -282,7 +282,7 @@ class ParquetSource final : public RecordSource {
   const ByteBudget::Reservation reserved_;  // the cache's bytes
   mutable RowGroupCache cache_;
   // Max bytes to decode a slice, of all readers.
-  mutable std::atomic<uint64_t> most_slice_bytes_{1};
+  mutable std::atomic<uint64_t> max_slice_bytes_{1};
   // Never held while a file is read or a Planned::mu is taken.
   mutable Mutex mu_;
   struct LastUsed {
@@ -362,7 +362,8 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
       }
       slices.push_back(
           PlanSlices(starts[group + 1] - starts[group], costs, cache_bytes));
-      made->most_bytes = std::max(made->most_bytes, slices.back().bytes);
+      made->max_slice_bytes =
+          std::max(made->max_slice_bytes, slices.back().bytes);
       uint64_t bytes = slices.back().bytes;  // of one row, if above the cache
       uint64_t one_row = 0;
       for (const ChunkCost& cost : costs) one_row += cost.OneRowBytes();
@@ -404,10 +405,10 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
 }
 
 void ParquetSource::NoteUse(const Projection& projection) const {
-  const uint64_t most = projection.most_bytes;
-  uint64_t before = most_slice_bytes_.load();
-  while (before < most &&
-         !most_slice_bytes_.compare_exchange_weak(before, most)) {
+  const uint64_t bytes = projection.max_slice_bytes;
+  uint64_t before = max_slice_bytes_.load();
+  while (before < bytes &&
+         !max_slice_bytes_.compare_exchange_weak(before, bytes)) {
   }
 }
 
@@ -504,12 +505,12 @@ absl::StatusOr<ParquetSource::Enough> ParquetSource::EnoughFor(
   // A larger cache allows larger slices, up to the row group.
   while (true) {
     const SlicePlan plan = PlanSlices(rows, costs, enough.bytes);
-    uint64_t most = plan.bytes;
+    uint64_t max_bytes = plan.bytes;
     for (const DecodeBound& bound : bounds) {
-      most += bound.Bytes(plan.rows) - bound.cost.Bytes(plan.rows);
+      max_bytes += bound.Bytes(plan.rows) - bound.cost.Bytes(plan.rows);
     }
-    if (most <= enough.bytes) return enough;
-    enough.bytes = most;
+    if (max_bytes <= enough.bytes) return enough;
+    enough.bytes = max_bytes;
   }
 }
 

@@ -23,9 +23,9 @@ class RandomPolicy final : public ThreadPolicy {
  public:
   ThreadDecision Decide(const ThreadMeasurement& measured) override {
     ThreadDecision decision;
-    decision.workers = 1 + Next() % measured.workers.most;
+    decision.workers = 1 + Next() % measured.workers.max_threads;
     // Hundreds would only stand in line for the little room that there is.
-    decision.readers = 1 + Next() % std::min(24u, measured.readers.most);
+    decision.readers = 1 + Next() % std::min(24u, measured.readers.max_threads);
     decision.workers_reason = decision.readers_reason = "of chance";
     Check(measured);
     decisions.fetch_add(1);
@@ -51,7 +51,7 @@ class RandomPolicy final : public ThreadPolicy {
     EXPECT_GT(m.seconds, 0);
     EXPECT_GE(m.cpus, 1);
     EXPECT_GE(m.workers.threads, 1u);
-    EXPECT_LE(m.workers.threads, m.workers.most);
+    EXPECT_LE(m.workers.threads, m.workers.max_threads);
     EXPECT_GE(m.workers.thread_seconds, 0);
     EXPECT_GE(m.workers.idle_seconds, 0);
     if (m.workers.knows_cpu) {

@@ -66,7 +66,7 @@ TEST(PipelineBytes, AreAnUpperEstimateOfWhatItTakes) {
         const uint64_t estimate =
             PipelineBytes((*pipeline)->description().resolved_spec());
         EXPECT_LE(taken, estimate) << sources << " x " << transforms;
-        EXPECT_LE(LeastPipelineBytes(spec), estimate)
+        EXPECT_LE(MinPipelineBytes(spec), estimate)
             << sources << " x " << transforms;
         EXPECT_LE(estimate, 16 * taken) << sources << " x " << transforms;
       }

@@ -68,7 +68,7 @@ class Server {
     const double samples = rate * kInterval;
     ThreadMeasurement::Workers& w = m.workers;
     w.threads = n.workers;
-    w.most = kMaxWorkers;
+    w.max_threads = kMaxWorkers;
     w.thread_seconds = n.workers * kInterval;
     w.knows_cpu = true;
     w.samples = static_cast<uint64_t>(samples);
@@ -92,7 +92,7 @@ class Server {
     if (load_.read == 0) return m;
     ThreadMeasurement::Readers& r = m.readers;
     r.threads = n.readers;
-    r.most = kMaxReaders;
+    r.max_threads = kMaxReaders;
     r.thread_seconds = n.readers * kInterval;
     r.samples = w.samples;
     const double under_way =
@@ -165,7 +165,7 @@ class Life {
       const ThreadDecision decision = tuner_.Decide(m);
       const bool changed =
           decision.workers != now_.workers ||
-          (m.readers.most > 0 && decision.readers != now_.readers);
+          (m.readers.max_threads > 0 && decision.readers != now_.readers);
       if (changed) {
         EXPECT_LE(decision.workers, kMaxWorkers);
         EXPECT_GE(decision.workers, 1u);
@@ -179,7 +179,7 @@ class Life {
                 decision.readers_reason + "\n";
       }
       now_.workers = decision.workers;
-      if (m.readers.most > 0) now_.readers = decision.readers;
+      if (m.readers.max_threads > 0) now_.readers = decision.readers;
     }
     // In four minutes.
     EXPECT_LE(late_changes, 1);
@@ -295,7 +295,7 @@ void SamplesInBunches(double process_cpu_share, int max_late_changes,
     m.cpus = 2;
     // Rows reach a batch in one interval of three only.
     m.workers = {.threads = 2,
-                 .most = 6,
+                 .max_threads = 6,
                  .thread_seconds = 4,
                  .idle_seconds = 3.9,
                  .knows_cpu = true,
@@ -306,7 +306,7 @@ void SamplesInBunches(double process_cpu_share, int max_late_changes,
     const double samples = i % 7 == 6 ? 0 : herd * (300 + 600 * unit);
     m.process_cpu_seconds = process_cpu_share * m.cpus * m.seconds;
     m.readers = {.threads = readers,
-                 .most = kMaxReaders,
+                 .max_threads = kMaxReaders,
                  .thread_seconds = readers * kInterval,
                  .read_seconds = samples * readers / 300 * (0.2 + 2 * unit),
                  .samples = static_cast<uint64_t>(samples)};
@@ -341,12 +341,14 @@ TEST(ThreadTunerSimulation, WithoutWorkNothingChanges) {
   m.seconds = kInterval;
   m.cpus = 2;
   m.workers = {.threads = 7,
-               .most = 64,
+               .max_threads = 64,
                .thread_seconds = 14,
                .idle_seconds = 14,
                .knows_cpu = true};
-  m.readers = {
-      .threads = 90, .most = 512, .thread_seconds = 180, .idle_seconds = 180};
+  m.readers = {.threads = 90,
+               .max_threads = 512,
+               .thread_seconds = 180,
+               .idle_seconds = 180};
   for (int i = 0; i < 900; ++i) {
     const ThreadDecision decision = tuner.Decide(m);
     EXPECT_EQ(decision.workers, 7u);
@@ -384,7 +386,7 @@ TEST(ThreadTunerSimulation, NeverMoreThanMayBe) {
   std::string said;
   for (int i = 0; i < 60; ++i) {
     ThreadMeasurement m = server.Measure(now);
-    m.workers.most = 5;
+    m.workers.max_threads = 5;
     const ThreadDecision decision = tuner.Decide(m);
     EXPECT_LE(decision.workers, 5u);
     said += decision.workers_reason;
