@@ -78,7 +78,7 @@ uint64_t BatchSizeIn(const std::string& text) {
 
 }  // namespace
 
-int RunCheck(const Args& args, std::ostream& out) {
+int RunCheck(const std::vector<std::string>& args, std::ostream& out) {
   std::vector<std::string> datasets;
   std::vector<std::string> libraries;
   uint64_t batch_size = 0;

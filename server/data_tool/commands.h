@@ -14,17 +14,15 @@
 
 namespace millrace::data_tool {
 
-using Args = std::vector<std::string>;
-
 // `args` begins with the subcommand. Errors go to standard error, a sentence
 // each; the result is the exit code (common/program/exit_code.h).
-int RunDataTool(const Args& args, std::ostream& out);
+int RunDataTool(const std::vector<std::string>& args, std::ostream& out);
 
-int RunPack(const Args& args, std::ostream& out);
-int RunInspect(const Args& args, std::ostream& out);
-int RunVerify(const Args& args, std::ostream& out);
-int RunCheck(const Args& args, std::ostream& out);
-int RunPreview(const Args& args, std::ostream& out);
+int RunPack(const std::vector<std::string>& args, std::ostream& out);
+int RunInspect(const std::vector<std::string>& args, std::ostream& out);
+int RunVerify(const std::vector<std::string>& args, std::ostream& out);
+int RunCheck(const std::vector<std::string>& args, std::ostream& out);
+int RunPreview(const std::vector<std::string>& args, std::ostream& out);
 
 }  // namespace millrace::data_tool
 

@@ -2,19 +2,24 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/program/command_table.h"
 #include "common/version.h"
 #include "server/data_tool/commands.h"
 
 namespace millrace::data_tool {
+namespace {
 
-int RunDataTool(const Args& args, std::ostream& out) {
-  const auto row = [&out](std::string name, std::string summary,
-                          int (*run)(const Args&, std::ostream&)) {
+using Run = int (*)(const std::vector<std::string>&, std::ostream&);
+
+}  // namespace
+
+int RunDataTool(const std::vector<std::string>& args, std::ostream& out) {
+  const auto row = [&out](std::string name, std::string summary, Run run) {
     return program::CommandTable::Row{
         std::move(name), std::move(summary),
-        [run, &out](const Args& rest) { return run(rest, out); }};
+        [run, &out](const auto& rest) { return run(rest, out); }};
   };
   return program::CommandTable(
              {.program = "millrace-data",

@@ -168,7 +168,7 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
 
 }  // namespace
 
-int RunInspect(const Args& args, std::ostream& out) {
+int RunInspect(const std::vector<std::string>& args, std::ostream& out) {
   bool json = false;
   std::vector<std::string> libraries;
   program::FlagSet flags(

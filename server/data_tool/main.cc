@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
     std::cerr << "millrace-data: " << level.message() << std::endl;
     return millrace::program::kExitUsage;
   }
-  const int code = millrace::data_tool::RunDataTool(
-      millrace::data_tool::Args(argv + 1, argv + argc), std::cout);
+  const int code =
+      millrace::data_tool::RunDataTool({argv + 1, argv + argc}, std::cout);
   const absl::Status printed = millrace::FlushStandardOutput();
   if (code != millrace::program::kExitOk || printed.ok()) return code;
   std::cerr << "millrace-data: " << printed.message() << std::endl;

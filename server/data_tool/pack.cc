@@ -217,7 +217,7 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
 
 }  // namespace
 
-int RunPack(const Args& args, std::ostream& out) {
+int RunPack(const std::vector<std::string>& args, std::ostream& out) {
   PackOptions options;
   program::FlagSet flags(
       {.command = "millrace-data pack",

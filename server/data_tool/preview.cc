@@ -312,7 +312,7 @@ absl::Status Preview(const Flags& flags, bool samples_given,
 
 }  // namespace
 
-int RunPreview(const Args& args, std::ostream& out) {
+int RunPreview(const std::vector<std::string>& args, std::ostream& out) {
   Flags given;
   program::FlagSet flags(
       {.command = "millrace-data preview",

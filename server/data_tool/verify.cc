@@ -278,7 +278,7 @@ absl::Status Verify(const std::string& uri,
 
 // A child process reads the dataset, because the source of an operator library
 // may end the process when it reads a damaged file.
-int RunVerify(const Args& args, std::ostream& out) {
+int RunVerify(const std::vector<std::string>& args, std::ostream& out) {
   std::vector<std::string> libraries;
   bool no_decode = false;
   program::FlagSet flags(
