@@ -49,8 +49,8 @@ class Loopback:
     name = "loopback"
     kinds = frozenset()
 
-    def __init__(self, most_servers):
-        self._addresses = [f"127.0.0.1:{port}" for port in _unused_ports(most_servers)]
+    def __init__(self, max_servers):
+        self._addresses = [f"127.0.0.1:{port}" for port in _unused_ports(max_servers)]
 
     def address(self, server):
         return self._addresses[server]
@@ -86,7 +86,7 @@ class Namespaces:
 
     name = "namespaces"
 
-    def __init__(self, most_servers):
+    def __init__(self, max_servers):
         self._holders = []
         folder = tempfile.mkdtemp()
         _quiet("mount", "-t", "tmpfs", "chaos", folder)
@@ -106,7 +106,7 @@ class Namespaces:
         _quiet("ip", "addr", "add", "10.77.0.254/24", "dev", "up0")
         for link in ("br0", "up0", "up1"):
             _quiet("ip", "link", "set", link, "up")
-        for server in range(most_servers):
+        for server in range(max_servers):
             self._add_host(server)
         self.kinds = frozenset({"cut", "island"})
         if self._has("tbf", "rate", "10mbit", "burst", "64kb", "latency", "100ms"):

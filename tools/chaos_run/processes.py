@@ -43,7 +43,7 @@ class _Program:
 
     def __init__(self, name, command, log, tmp):
         self.log = log
-        self.most_memory = 0
+        self.max_memory = 0
         self.wanted = False
         self._name = name
         self._command = command
@@ -103,7 +103,7 @@ class _Program:
 
     def sample(self):
         if self.running():
-            self.most_memory = max(self.most_memory, anonymous_bytes(self._process.pid))
+            self.max_memory = max(self.max_memory, anonymous_bytes(self._process.pid))
 
 
 class Server(_Program):

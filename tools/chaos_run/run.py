@@ -368,12 +368,12 @@ class Run:
         payload = max((int(row[2].split()[1]) for rows in batches.values() for row in rows),
                       default=0)
         for server in self._servers.values():
-            if server.most_memory > BUDGET + BESIDE:
-                self.problems.append(f"server {server.number} had {server.most_memory >> 20} MiB, "
+            if server.max_memory > BUDGET + BESIDE:
+                self.problems.append(f"server {server.number} had {server.max_memory >> 20} MiB, "
                                      f"its budget is {BUDGET >> 20} MiB")
         for client in self._clients:
-            if client.most_memory > WINDOW * payload + CLIENT_BESIDE:
-                self.problems.append(f"client {client.rank} had {client.most_memory >> 20} MiB, "
+            if client.max_memory > WINDOW * payload + CLIENT_BESIDE:
+                self.problems.append(f"client {client.rank} had {client.max_memory >> 20} MiB, "
                                      f"its slots have {WINDOW * payload >> 20} MiB")
         left = os.listdir(os.path.join(self._work, "tmp"))
         if left:
@@ -382,8 +382,8 @@ class Run:
                 "got_work": self._work_of_servers.times,
                 "longest_without": self._work_of_servers.longest,
                 "longest_wait": max(c.figure("longest_wait_seconds") for c in self._clients),
-                "servers": max((s.most_memory for s in self._servers.values()), default=0) >> 20,
-                "clients": max(c.most_memory for c in self._clients) >> 20}
+                "servers": max((s.max_memory for s in self._servers.values()), default=0) >> 20,
+                "clients": max(c.max_memory for c in self._clients) >> 20}
 
     def close(self):
         self._work_of_servers.close()

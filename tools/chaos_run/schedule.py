@@ -47,11 +47,11 @@ class Event:
         return self.at + self.duration
 
 
-def make(seed, seconds, servers, clients, kinds, most_servers):
+def make(seed, seconds, servers, clients, kinds, max_servers):
     """Events of a run of `seconds`, in the order of their time.
 
     `servers` 0 .. servers - 1 run at the start; `add` takes the next number up to
-    `most_servers` and never one that was removed. Events of one server do not
+    `max_servers` and never one that was removed. Events of one server do not
     overlap; with all servers at once nothing else does.
     """
     rng = random.Random(f"millrace chaos {seed}")
@@ -80,7 +80,7 @@ def make(seed, seconds, servers, clients, kinds, most_servers):
                 event = Event(now, kind, -1, duration, amount % 2)
                 gap += duration
         elif kind == "add":
-            if added < most_servers:
+            if added < max_servers:
                 event = Event(now, kind, added, 0.0)
                 present.append(added)
                 # Time to start, and to be found.

@@ -408,19 +408,19 @@ TEST_F(PreviewTest, FramesTheCropThatWasDrawn) {
                           "left %d, top %d, width %d, height %d", &left, &top,
                           &width, &height),
               4);
-    double least_x = 1e9, least_y = 1e9, most_x = 0, most_y = 0;
+    double min_x = 1e9, min_y = 1e9, max_x = 0, max_y = 0;
     ASSERT_EQ(pairs->at(row).kept.size(), 4u);
     for (const picture::PicturePoint& corner : pairs->at(row).kept) {
-      least_x = std::min(least_x, corner.x);
-      least_y = std::min(least_y, corner.y);
-      most_x = std::max(most_x, corner.x);
-      most_y = std::max(most_y, corner.y);
+      min_x = std::min(min_x, corner.x);
+      min_y = std::min(min_y, corner.y);
+      max_x = std::max(max_x, corner.x);
+      max_y = std::max(max_y, corner.y);
     }
     // The chart of 240 x 180 is shown half as large.
-    EXPECT_DOUBLE_EQ(least_x, left / 2.0);
-    EXPECT_DOUBLE_EQ(least_y, top / 2.0);
-    EXPECT_DOUBLE_EQ(most_x, (left + width) / 2.0);
-    EXPECT_DOUBLE_EQ(most_y, (top + height) / 2.0);
+    EXPECT_DOUBLE_EQ(min_x, left / 2.0);
+    EXPECT_DOUBLE_EQ(min_y, top / 2.0);
+    EXPECT_DOUBLE_EQ(max_x, (left + width) / 2.0);
+    EXPECT_DOUBLE_EQ(max_y, (top + height) / 2.0);
   }
   EXPECT_TRUE(pairs->at(3).kept.empty()) << "no key, no frame";
 }

@@ -90,12 +90,12 @@ class DecodeBoundTest : public ::testing::Test {
   }
 
   // Returns the refusal.
-  std::string ExpectNamedIsEnough(uint64_t cache_bytes, uint64_t most_named) {
+  std::string ExpectNamedIsEnough(uint64_t cache_bytes, uint64_t max_named) {
     uint64_t named = 0;
     const absl::Status refused = ReadAll(cache_bytes, &named);
     EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
     EXPECT_GT(named, cache_bytes);
-    EXPECT_LE(named, most_named);
+    EXPECT_LE(named, max_named);
     EXPECT_THAT(std::string(refused.message()),
                 HasSubstr(absl::StrCat("up to ", named, " bytes")));
     uint64_t again = 0;
