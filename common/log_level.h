@@ -1,6 +1,7 @@
 // The log level that the environment asks for: MILLRACE_LOG_LEVEL is "debug" or
 // "info" (the default). common/logging.h takes every other value for "info", so
-// a program refuses it when it starts.
+// a program of Millrace refuses it when it starts. A program that embeds the
+// client does not call this function: there a wrong value counts as "info".
 //
 // Thread-safe while no thread changes the environment.
 //
