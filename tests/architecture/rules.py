@@ -124,9 +124,8 @@ GATES = {
 
 # "Nothing outside decode/, the image operators and the presets knows `image`
 # or `label`": these rooms may not have the words as literals.
-FIELD_BLIND = ["proto/wire/", "server/batch/", "server/rpc/", "server/storage/memory/",
-               "server/storage/lmdb/", "client/prefetch/", "client/receive/", "client/torch/",
-               "common/"]
+FIELD_BLIND = ["proto/wire/", "server/batch/", "server/rpc/", "server/storage/lmdb/",
+               "client/prefetch/", "client/receive/", "client/torch/", "common/"]
 FIELD_WORDS = re.compile(r'"(image|label|images|labels)"')
 
 _CODECS = ["//third_party:lmdb", "//third_party:jpeg", "//third_party:png",

@@ -10,10 +10,10 @@
 
 #include "absl/time/time.h"
 #include "proto/spec_text.h"
-#include "server/storage/memory/memory_source.h"
 #include "tests/bench/bench_specs.h"
 #include "tests/bench/entropy_floor.h"
 #include "tests/bench/spec_runner.h"
+#include "tests/server/storage/memory/memory_source.h"
 #include "tests/testing/images/jpeg_writer.h"
 
 namespace millrace {

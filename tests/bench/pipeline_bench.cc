@@ -13,7 +13,7 @@
 #include "common/mutex.h"
 #include "proto/spec_text.h"
 #include "server/pipeline/engine.h"
-#include "server/storage/memory/memory_source.h"
+#include "tests/server/storage/memory/memory_source.h"
 
 namespace millrace {
 namespace {

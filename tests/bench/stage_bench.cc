@@ -38,11 +38,11 @@
 #include "server/augment/random.h"
 #include "server/pipeline/stage/image_stage.h"
 #include "server/pipeline/stage/segment_painter.h"
-#include "server/storage/memory/memory_source.h"
 #include "server/storage/open.h"
 #include "tests/bench/bench_specs.h"
 #include "tests/bench/entropy_floor.h"
 #include "tests/bench/spec_runner.h"
+#include "tests/server/storage/memory/memory_source.h"
 
 ABSL_FLAG(std::string, dataset, "", "packed photographs, lmdb:PATH");
 ABSL_FLAG(double, seconds, 0.5, "how long a figure is measured in each round");

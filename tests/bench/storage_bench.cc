@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
-#include "server/storage/memory/memory_source.h"
 #include "server/storage/open.h"
+#include "tests/server/storage/memory/memory_source.h"
 #include "tests/server/storage/storage_testing.h"
 
 namespace millrace {

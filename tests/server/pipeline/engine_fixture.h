@@ -17,8 +17,8 @@
 #include "common/mutex.h"
 #include "proto/spec_text.h"
 #include "server/pipeline/engine_core.h"
-#include "server/storage/memory/memory_source.h"
 #include "tests/server/pipeline/waiting_source.h"
+#include "tests/server/storage/memory/memory_source.h"
 
 namespace millrace::pipeline {
 

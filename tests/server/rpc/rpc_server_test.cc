@@ -28,7 +28,7 @@
 #include "proto/grpc_status.h"
 #include "proto/wire/message_digest.h"
 #include "proto/wire/version.h"
-#include "server/storage/memory/memory_source.h"
+#include "tests/server/storage/memory/memory_source.h"
 #include "tests/testing/fake_engine.h"
 #include "tests/testing/rpc_client.h"
 

@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/error_detail.h"
 #include "server/storage/content_hash.h"
-#include "server/storage/memory/memory_source.h"
 #include "server/storage/open.h"
+#include "tests/server/storage/memory/memory_source.h"
 #include "tests/server/storage/storage_testing.h"
 
 namespace millrace::storage {

@@ -1,4 +1,4 @@
-#include "server/storage/memory/memory_source.h"
+#include "tests/server/storage/memory/memory_source.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-// A dataset that lives in memory: for tests, benchmarks and synthetic data.
+// A dataset that lives in memory: for tests and benchmarks.
 // It is a full RecordSource: it checks samples against the schema and has a
 // fingerprint, equal to that of the same content packed into files.
 //
@@ -9,8 +9,8 @@
 //   ...
 //   auto source = NewMemorySource(info, {{image0, label0}, {image1, label1}});
 
-#ifndef MILLRACE_SERVER_STORAGE_MEMORY_MEMORY_SOURCE_H_
-#define MILLRACE_SERVER_STORAGE_MEMORY_MEMORY_SOURCE_H_
+#ifndef MILLRACE_TESTS_SERVER_STORAGE_MEMORY_MEMORY_SOURCE_H_
+#define MILLRACE_TESTS_SERVER_STORAGE_MEMORY_MEMORY_SOURCE_H_
 
 #include <memory>
 #include <string>
@@ -29,4 +29,4 @@ std::shared_ptr<const RecordSource> NewMemorySource(
 
 }  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_STORAGE_MEMORY_MEMORY_SOURCE_H_
+#endif  // MILLRACE_TESTS_SERVER_STORAGE_MEMORY_MEMORY_SOURCE_H_
