@@ -38,17 +38,6 @@ class BoundedQueue {
     return true;
   }
 
-  // Takes `item` only when it returns true: false when full or closed.
-  bool TryPush(T&& item) {
-    {
-      MutexLock lock(mu_);
-      if (items_.size() >= capacity_ || closed_) return false;
-      items_.push_back(std::move(item));
-    }
-    not_empty_.NotifyOne();
-    return true;
-  }
-
   // Waits for an item. Nothing when the queue is closed and empty.
   std::optional<T> Pop() {
     std::optional<T> item;
