@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/decode/exif.h"
+#include "server/decode/jpeg_error.h"
 #include "server/decode/jpeg_memory.h"
 #include "server/decode/limits.h"
 #include "server/decode/pixel_rows.h"
@@ -35,12 +36,6 @@ constexpr size_t kMaxFastBytes = 16 << 20;
 constexpr absl::string_view kExifName("Exif\0\0", 6);
 constexpr absl::string_view kXmpName("http://ns.adobe.com/xap/1.0/\0", 29);
 
-struct ErrorManager {
-  jpeg_error_mgr base;  // first: libjpeg hands out a pointer to it
-  jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
 struct SourceManager {
   jpeg_source_mgr base;
   bool ended;  // libjpeg needs more bytes than there are
@@ -50,12 +45,6 @@ struct SourceManager {
   absl::Span<const uint8_t> xmp;
   absl::Span<const uint8_t> index;
 };
-
-void ErrorExit(j_common_ptr info) {
-  auto* error = reinterpret_cast<ErrorManager*>(info->err);
-  (*error->base.format_message)(info, error->message);
-  std::longjmp(error->jump, 1);
-}
 
 // Warnings after which all pixels are still right.
 bool IsHarmless(int code) {
@@ -73,10 +62,8 @@ bool IsHarmless(int code) {
 // After a warning libjpeg would continue with grey pixels. Training must not
 // use a damaged sample unnoticed.
 void EmitMessage(j_common_ptr info, int level) {
-  if (level < 0 && !IsHarmless(info->err->msg_code)) ErrorExit(info);
+  if (level < 0 && !IsHarmless(info->err->msg_code)) JpegErrorExit(info);
 }
-
-void OutputMessage(j_common_ptr) {}
 
 void NoSourceCall(j_decompress_ptr) {}
 
@@ -133,16 +120,6 @@ boolean ReadSegment(j_decompress_ptr info) {
   }
   SkipInputData(info, length);
   return TRUE;
-}
-
-void CheckScans(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number >
-      kMaxJpegScans) {
-    auto* error = reinterpret_cast<ErrorManager*>(info->err);
-    std::snprintf(error->message, sizeof(error->message),
-                  "it has more than %d scans", kMaxJpegScans);
-    std::longjmp(error->jump, 1);
-  }
 }
 
 // The state of ReadOrJump(). It has no destructors.
@@ -211,7 +188,7 @@ int64_t CoefficientBytes(jpeg_decompress_struct& info) {
 
 struct JpegDecoder::State {
   jpeg_decompress_struct info;
-  ErrorManager error;
+  JpegErrors error;
   SourceManager source;
   jpeg_progress_mgr scans;
   JpegMemory memory;
@@ -367,17 +344,13 @@ JpegDecoder::JpegDecoder(Entropy entropy)
   std::memset(&s.info, 0, sizeof(s.info));
   std::memset(&s.source.base, 0, sizeof(s.source.base));
   std::memset(&s.scans, 0, sizeof(s.scans));
-  s.info.err = jpeg_std_error(&s.error.base);
-  s.error.base.error_exit = ErrorExit;
-  s.error.base.emit_message = EmitMessage;
-  s.error.base.output_message = OutputMessage;
-  s.error.message[0] = '\0';
+  s.info.err = s.error.Install(EmitMessage);
   s.source.base.init_source = NoSourceCall;
   s.source.base.fill_input_buffer = FillInputBuffer;
   s.source.base.skip_input_data = SkipInputData;
   s.source.base.resync_to_restart = jpeg_resync_to_restart;
   s.source.base.term_source = NoSourceCall;
-  s.scans.progress_monitor = CheckScans;
+  s.scans.progress_monitor = CheckJpegScans;
 }
 
 JpegDecoder::~JpegDecoder() { state_->Destroy(); }

@@ -13,6 +13,7 @@
 // clang-format on
 
 #include "server/decode/image_format.h"
+#include "server/decode/jpeg_error.h"
 #include "server/decode/jpeg_memory.h"
 #include "server/decode/limits.h"
 #include "server/decode/seek_index.h"
@@ -26,34 +27,11 @@ constexpr int kIccApp = JPEG_APP0 + 2;
 constexpr size_t kKeptBytes = 4 << 20;
 constexpr char kIccName[12] = "ICC_PROFILE";  // with its zero
 
-struct ErrorManager {
-  jpeg_error_mgr base;  // first: libjpeg hands out a pointer to it
-  jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
-void ErrorExit(j_common_ptr info) {
-  auto* error = reinterpret_cast<ErrorManager*>(info->err);
-  (*error->base.format_message)(info, error->message);
-  std::longjmp(error->jump, 1);
-}
-
 // An image is not rewritten after any warning of libjpeg, even if it decodes,
 // except for extra bytes between two markers.
 void EmitMessage(j_common_ptr info, int level) {
-  if (level < 0 && info->err->msg_code != JWRN_EXTRANEOUS_DATA) ErrorExit(info);
-}
-
-void OutputMessage(j_common_ptr) {}
-
-void CheckScans(j_common_ptr info) {
-  if (info->is_decompressor &&
-      reinterpret_cast<j_decompress_ptr>(info)->input_scan_number >
-          kMaxJpegScans) {
-    auto* error = reinterpret_cast<ErrorManager*>(info->err);
-    std::snprintf(error->message, sizeof(error->message),
-                  "it has more than %d scans", kMaxJpegScans);
-    std::longjmp(error->jump, 1);
+  if (level < 0 && info->err->msg_code != JWRN_EXTRANEOUS_DATA) {
+    JpegErrorExit(info);
   }
 }
 
@@ -72,7 +50,7 @@ void GrowOrExit(j_compress_ptr info, size_t used) {
   if (data == nullptr) {
     info->err->msg_code = JERR_OUT_OF_MEMORY;
     info->err->msg_parm.i[0] = 0;
-    ErrorExit(reinterpret_cast<j_common_ptr>(info));
+    JpegErrorExit(reinterpret_cast<j_common_ptr>(info));
   }
   to->data = data;
   to->capacity = capacity;
@@ -141,7 +119,7 @@ struct SeekableJpeg::State {
   jpeg_decompress_struct check;  // reads what was written
   JpegMemory from_memory;
   JpegMemory check_memory;
-  ErrorManager error;  // of all three
+  JpegErrors error;  // of all three
   jpeg_progress_mgr scans;
   Destination destination;
   size_t line_bytes = 0;
@@ -154,12 +132,8 @@ struct SeekableJpeg::State {
     std::memset(&check, 0, sizeof(check));
     std::memset(&scans, 0, sizeof(scans));
     std::memset(&destination, 0, sizeof(destination));
-    from.err = to.err = check.err = jpeg_std_error(&error.base);
-    error.base.error_exit = ErrorExit;
-    error.base.emit_message = EmitMessage;
-    error.base.output_message = OutputMessage;
-    error.message[0] = '\0';
-    scans.progress_monitor = CheckScans;
+    from.err = to.err = check.err = error.Install(EmitMessage);
+    scans.progress_monitor = CheckJpegScans;
     destination.base.init_destination = InitDestination;
     destination.base.empty_output_buffer = EmptyOutputBuffer;
     destination.base.term_destination = TermDestination;
