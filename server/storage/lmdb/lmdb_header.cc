@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/storage/lmdb/page_load.h"
 
 namespace millrace::storage {
 namespace {
@@ -32,13 +32,6 @@ constexpr uint64_t kLastPageAt = kMainAt + 48;
 constexpr uint64_t kTransactionAt = kLastPageAt + 8;
 constexpr uint64_t kMetaBytes = kTransactionAt + 8;
 
-template <typename T>
-T Load(const uint8_t* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(value));
-  return value;
-}
-
 struct Meta {
   uint32_t page_size;
   uint16_t flags;
@@ -53,17 +46,17 @@ std::optional<Meta> ParseMeta(absl::Span<const uint8_t> start, uint64_t at) {
     return std::nullopt;
   }
   const uint8_t* page = start.data() + at;
-  if ((Load<uint16_t>(page + kFlagsAt) & kMetaPageFlag) == 0 ||
-      Load<uint32_t>(page + kMagicAt) != kMagic ||
-      Load<uint32_t>(page + kVersionAt) != kVersion) {
+  if ((PageLoad<uint16_t>(page + kFlagsAt) & kMetaPageFlag) == 0 ||
+      PageLoad<uint32_t>(page + kMagicAt) != kMagic ||
+      PageLoad<uint32_t>(page + kVersionAt) != kVersion) {
     return std::nullopt;
   }
-  return Meta{.page_size = Load<uint32_t>(page + kPageSizeAt),
-              .flags = Load<uint16_t>(page + kMainFlagsAt),
-              .entries = Load<uint64_t>(page + kMainEntriesAt),
-              .root = Load<uint64_t>(page + kMainRootAt),
-              .last_page = Load<uint64_t>(page + kLastPageAt),
-              .transaction = Load<uint64_t>(page + kTransactionAt)};
+  return Meta{.page_size = PageLoad<uint32_t>(page + kPageSizeAt),
+              .flags = PageLoad<uint16_t>(page + kMainFlagsAt),
+              .entries = PageLoad<uint64_t>(page + kMainEntriesAt),
+              .root = PageLoad<uint64_t>(page + kMainRootAt),
+              .last_page = PageLoad<uint64_t>(page + kLastPageAt),
+              .transaction = PageLoad<uint64_t>(page + kTransactionAt)};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "server/storage/lmdb/page_load.h"
 #include "server/storage/shard_set.h"
 
 namespace millrace::storage {
@@ -19,13 +20,6 @@ constexpr size_t kHashBytes = 8;
 template <typename T>
 void Append(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-template <typename T>
-T Load(const uint8_t* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(value));
-  return value;
 }
 
 }  // namespace
@@ -48,18 +42,18 @@ absl::StatusOr<ShardMetadata> DecodeMetadataRecord(
   }
   // The version is checked before the hash, because a later version may use
   // another hash.
-  const uint32_t version = Load<uint32_t>(record.data() + kVersionAt);
+  const uint32_t version = PageLoad<uint32_t>(record.data() + kVersionAt);
   if (version > kStorageFormatVersion) {
     return absl::UnimplementedError(absl::StrCat(
         "the file is of storage format version ", version,
         ", this program reads versions up to ", kStorageFormatVersion,
         "; use a newer Millrace or pack the dataset again"));
   }
-  const uint64_t length = Load<uint32_t>(record.data() + kLengthAt);
+  const uint64_t length = PageLoad<uint32_t>(record.data() + kLengthAt);
   const size_t hashed = record.size() - kHashBytes;
   ShardMetadata metadata;
   if (length != hashed - kMessageAt ||
-      Load<uint64_t>(record.data() + hashed) !=
+      PageLoad<uint64_t>(record.data() + hashed) !=
           XXH3_64bits(record.data(), hashed) ||
       !metadata.ParseFromArray(record.data() + kMessageAt,
                                static_cast<int>(length))) {
