@@ -158,11 +158,6 @@ int FindInTiff(absl::Span<const uint8_t> bytes) {
 
 }  // namespace
 
-int ExifOrientation(absl::Span<const uint8_t> tiff) {
-  const int found = FindInTiff(tiff);
-  return found == 0 ? kUpright : found;
-}
-
 int ImageOrientation(absl::Span<const uint8_t> exif,
                      absl::Span<const uint8_t> xmp) {
   constexpr absl::string_view kPrefix("Exif\0\0", 6);

@@ -12,10 +12,6 @@
 
 namespace millrace::decode {
 
-// `tiff` begins at the TIFF header ("II*\0" or "MM\0*"). Returns 1 .. 8; 1
-// (upright) also when there is no orientation or the block makes no sense.
-int ExifOrientation(absl::Span<const uint8_t> tiff);
-
 // What Pillow's ImageOps.exif_transpose() goes by: the orientation of `exif`
 // (which may begin with "Exif\0\0"), or, when it has none at all, the first
 // tiff:Orientation in the text of `xmp`. Either may be empty. 1 .. 8.

@@ -35,7 +35,6 @@ class AveragedWeights {
   // Exchanges the model's weights and the average. Update() must not be called
   // between two exchanges.
   void Swap();
-  bool swapped() const { return swapped_; }
 
   // updates, average_N
   NamedTensors State() const;

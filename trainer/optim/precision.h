@@ -32,9 +32,6 @@ class Precision {
   // accuracies are computed in float32.
   at::Tensor Run(const std::function<at::Tensor()>& forward) const;
 
-  // True: gradients need a GradScaler.
-  bool needs_scaler() const { return type_ == at::kHalf; }
-
  private:
   at::ScalarType type_ = at::kFloat;
   at::DeviceType device_ = at::kCPU;

@@ -46,8 +46,6 @@ class Schedule {
   // After the last step of the last epoch: the rate at that step's end.
   double LearningRate(uint64_t step) const;
 
-  uint64_t warmup_steps() const { return warmup_; }
-
  private:
   const Options options_;
   const uint64_t steps_per_epoch_;

@@ -66,12 +66,6 @@ std::vector<std::string> TransformFields(const Transform& transform) {
   return kind->Fields(transform);
 }
 
-std::vector<std::string> TransformLabels(const Transform& transform) {
-  const TransformKind* kind = KindOf(transform);
-  if (kind == nullptr) return {};
-  return kind->Labels(transform);
-}
-
 TransformProblems FindTransformProblems(const Transform& transform) {
   const TransformKind* kind = KindOf(transform);
   if (kind == nullptr) return {};

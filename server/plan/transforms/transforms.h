@@ -36,9 +36,6 @@ bool IsGeometric(const Transform& transform);
 // the labels of mix_up and cut_mix; none for an empty transform.
 std::vector<std::string> TransformFields(const Transform& transform);
 
-// The labels among the fields.
-std::vector<std::string> TransformLabels(const Transform& transform);
-
 // The problems of a transform's parameters, in the order of the parameters;
 // none for an empty transform. Numbers must be finite and enum values known;
 // server/plan/spec_check.h checks that.

@@ -141,24 +141,24 @@ TEST(ImageDecoder, ARegionOfATurnedImageIsThatOfTheUprightOne) {
   }
 }
 
-TEST(ExifOrientation, IgnoresBlocksThatMakeNoSense) {
+TEST(ImageOrientation, IgnoresBlocksThatMakeNoSense) {
   const std::vector<uint8_t> good = {'I',  'I', 42, 0, 8, 0, 0, 0,  // header
                                      1,    0,                       // entries
                                      0x12, 1,   3,  0, 1, 0, 0, 0, 6, 0, 0, 0};
-  EXPECT_EQ(ExifOrientation(good), 6);
+  EXPECT_EQ(ImageOrientation(good, {}), 6);
   for (size_t n = 0; n < good.size(); ++n) {
     const std::vector<uint8_t> cut(good.begin(), good.begin() + n);
-    EXPECT_EQ(ExifOrientation(cut), 1) << n;
+    EXPECT_EQ(ImageOrientation(cut, {}), 1) << n;
   }
   std::vector<uint8_t> bad = good;
   bad[18] = 9;
-  EXPECT_EQ(ExifOrientation(bad), 1);
+  EXPECT_EQ(ImageOrientation(bad, {}), 1);
   bad = good;
   bad[4] = bad[5] = bad[6] = bad[7] = 0xFF;  // a directory far outside
-  EXPECT_EQ(ExifOrientation(bad), 1);
+  EXPECT_EQ(ImageOrientation(bad, {}), 1);
   const std::vector<uint8_t> big = {'M',  'M', 0, 42, 0, 0, 0, 8, 0, 1, 1,
                                     0x12, 0,   3, 0,  0, 0, 1, 0, 3, 0, 0};
-  EXPECT_EQ(ExifOrientation(big), 3);
+  EXPECT_EQ(ImageOrientation(big, {}), 3);
 }
 
 std::vector<uint8_t> ExifOf(int type, int orientation) {

@@ -472,9 +472,6 @@ TEST(TransformKinds, LabelsAreFieldsOfWhatMixes) {
   EXPECT_EQ(
       TransformFields(Parse("cut_mix { fields: ['a', 'b'] labels: 'c' }")),
       (std::vector<std::string>{"a", "b", "c"}));
-  EXPECT_EQ(TransformLabels(Parse("cut_mix { labels: 'c' }")),
-            (std::vector<std::string>{"c"}));
-  EXPECT_THAT(TransformLabels(Parse("pad {}")), IsEmpty());
   EXPECT_THAT(TransformFields(Transform()), IsEmpty());
   EXPECT_EQ(TransformFields(Parse("decode_image { field: 'm' }")),
             (std::vector<std::string>{"m"}));
