@@ -22,6 +22,8 @@
 #include "server/pipeline/row/explain.h"
 #include "server/pipeline/stage/image_stage.h"
 #include "server/plan/field_trace.h"
+#include "server/plan/find_field.h"
+#include "server/plan/image_field.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -78,12 +80,6 @@ absl::StatusOr<T> OfPipeline(absl::StatusOr<T> result) {
     default:
       return result;
   }
-}
-
-bool IsImage(const Field& field) {
-  return field.kind() == FIELD_KIND_ENCODED_IMAGE ||
-         (field.kind() == FIELD_KIND_TENSOR && field.dtype() == DTYPE_UINT8 &&
-          field.shape_size() == 3);
 }
 
 // Distinguishable colours for class `index` of a mask and for box `index`.
@@ -293,14 +289,8 @@ class PreviewBatchImpl final : public PreviewBatch {
   const DatasetInfo& first() const { return sources_[0]->info(); }
 
   const Field& FieldOf(const Output& output) const {
-    return first().schema().fields(FieldIndex(first(), output.field()));
-  }
-  static int FieldIndex(const DatasetInfo& info, const std::string& name) {
-    const auto& fields = info.schema().fields();
-    const auto it =
-        std::find_if(fields.begin(), fields.end(),
-                     [&](const Field& f) { return f.name() == name; });
-    return static_cast<int>(it - fields.begin());  // exists in a resolved spec
+    // A resolved spec names only fields that exist.
+    return *plan::FindField(first(), output.field());
   }
 
   const uint8_t* Row(int tensor, int64_t row) const {
@@ -336,7 +326,7 @@ class PreviewBatchImpl final : public PreviewBatch {
     for (int i = 0; i < outputs.size(); ++i) {
       const Field& field = FieldOf(outputs[i]);
       const plan::FieldTrace& trace = traces_.at(field.name());
-      if (!IsImage(field) || trace.shape->size() != 3 ||
+      if (!plan::IsImage(field) || trace.shape->size() != 3 ||
           (trace.role != FieldRole::IMAGE && options_.field.empty())) {
         continue;
       }
@@ -436,7 +426,7 @@ class PreviewBatchImpl final : public PreviewBatch {
                       const storage::EncodedSample& sample, const uint64_t* key,
                       SheetPair& pair) const {
     const auto index = [&](int output) {
-      return FieldIndex(info, resolved_spec().outputs(output).field());
+      return plan::FieldIndex(info, resolved_spec().outputs(output).field());
     };
     picture::RgbImage& pixels = pair.before.pixels;
     augment::Size stored;

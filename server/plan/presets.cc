@@ -11,6 +11,8 @@
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 #include "server/plan/bytes_as_images.h"
+#include "server/plan/find_field.h"
+#include "server/plan/image_field.h"
 
 namespace millrace::plan {
 namespace {
@@ -116,11 +118,6 @@ const Preset* FindPreset(absl::string_view name) {
   return it == std::end(kPresets) ? nullptr : it;
 }
 
-bool IsRawImage(const Field& field) {
-  return field.kind() == FIELD_KIND_TENSOR && field.dtype() == DTYPE_UINT8 &&
-         field.shape_size() == 3;
-}
-
 bool FitsRaw(const Preset& preset, const Field& image) {
   return IsRawImage(image) && image.shape(2) == preset.channels &&
          (preset.height < 0 || image.shape(0) == preset.height) &&
@@ -151,11 +148,11 @@ absl::Status DoesNotFit(absl::string_view preset, const DatasetInfo& info,
                         : ": choose another preset or write a pipeline file"));
 }
 
-absl::StatusOr<const Field*> FindField(absl::string_view preset,
-                                       const DatasetInfo& info,
-                                       absl::string_view name) {
-  for (const Field& field : info.schema().fields()) {
-    if (field.name() == name) return &field;
+absl::StatusOr<const Field*> PresetField(absl::string_view preset,
+                                         const DatasetInfo& info,
+                                         absl::string_view name) {
+  if (const Field* const field = FindField(info, name); field != nullptr) {
+    return field;
   }
   const std::string missing =
       absl::StrCat("preset ", preset, " works on a field named ", name,
@@ -207,14 +204,14 @@ absl::Status ExpandPreset(const DatasetInfo& info, PipelineSpec& spec) {
   MR_RETURN_IF_ERROR(CheckPresetName(spec.preset()));
   const Preset& preset = *FindPreset(spec.preset());
   MR_ASSIGN_OR_RETURN(const Field* image,
-                      FindField(preset.name, info, "image"));
+                      PresetField(preset.name, info, "image"));
   const bool encoded = image->kind() == FIELD_KIND_ENCODED_IMAGE;
   if (!encoded && !FitsRaw(preset, *image)) {
     return DoesNotFit(preset.name, info, *image, Wanted(preset));
   }
   if (preset.masks) {
     MR_ASSIGN_OR_RETURN(const Field* mask,
-                        FindField(preset.name, info, "mask"));
+                        PresetField(preset.name, info, "mask"));
     const bool fits = encoded ? mask->kind() == FIELD_KIND_ENCODED_IMAGE
                               : IsRawImage(*mask) && mask->shape(2) == 1;
     if (!fits) {

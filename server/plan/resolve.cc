@@ -15,6 +15,8 @@
 #include "server/plan/bytes_as_images.h"
 #include "server/plan/content_revision.h"
 #include "server/plan/field_trace.h"
+#include "server/plan/find_field.h"
+#include "server/plan/image_field.h"
 #include "server/plan/presets.h"
 #include "server/plan/resolve_operators.h"
 #include "server/plan/same_tensors.h"
@@ -48,23 +50,6 @@ std::string ItsFields(const DatasetInfo& info) {
       absl::StrJoin(fields, ", ", [](std::string* out, const Field& f) {
         out->append(f.name());
       }));
-}
-
-const Field* FindField(const DatasetInfo& info, const std::string& name) {
-  const auto& fields = info.schema().fields();
-  const auto it =
-      std::find_if(fields.begin(), fields.end(),
-                   [&](const Field& f) { return f.name() == name; });
-  return it == fields.end() ? nullptr : &*it;
-}
-
-bool IsRawImage(const Field& field) {
-  return field.kind() == FIELD_KIND_TENSOR && field.dtype() == DTYPE_UINT8 &&
-         field.shape_size() == 3;
-}
-
-bool IsImage(const Field& field) {
-  return field.kind() == FIELD_KIND_ENCODED_IMAGE || IsRawImage(field);
 }
 
 absl::Status NoSuchField(absl::string_view where, const std::string& name,

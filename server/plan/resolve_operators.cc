@@ -10,6 +10,8 @@
 #include "proto/dtype.h"
 #include "server/operators/operator_ref.h"
 #include "server/plan/field_trace.h"
+#include "server/plan/find_field.h"
+#include "server/plan/image_field.h"
 #include "server/plan/transforms/transforms.h"
 
 namespace millrace::plan {
@@ -45,10 +47,8 @@ absl::Status At(absl::string_view where, const absl::Status& status) {
 }
 
 const Field& FieldOf(const DatasetInfo& info, const std::string& name) {
-  for (const Field& field : info.schema().fields()) {
-    if (field.name() == name) return field;
-  }
-  return Field::default_instance();
+  const Field* const field = FindField(info, name);
+  return field == nullptr ? Field::default_instance() : *field;
 }
 
 class Resolver {
@@ -210,8 +210,7 @@ class Resolver {
                                      " holds encoded images: put decode_image "
                                      "first"));
         }
-      } else if (field.kind() == FIELD_KIND_TENSOR &&
-                 field.dtype() == DTYPE_UINT8 && field.shape_size() == 3) {
+      } else if (IsRawImage(field)) {
         channels = static_cast<int>(field.shape(2));
       } else {
         return Refuse(absl::StrCat("the operator ", custom.name(),

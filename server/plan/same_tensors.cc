@@ -10,16 +10,15 @@
 #include "common/status_macros.h"
 #include "proto/dtype.h"
 #include "server/plan/field_trace.h"
+#include "server/plan/find_field.h"
 
 namespace millrace::plan {
 namespace {
 
 const Field& FieldOf(const DatasetInfo& info, const std::string& name) {
-  for (const Field& field : info.schema().fields()) {
-    if (field.name() == name) return field;
-  }
-  MR_CHECK(false) << "a resolved spec names field " << name;
-  return Field::default_instance();
+  const Field* const field = FindField(info, name);
+  MR_CHECK(field != nullptr) << "a resolved spec names field " << name;
+  return *field;
 }
 
 std::vector<std::string> OutputFields(const PipelineSpec& spec) {

@@ -6,25 +6,19 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/plan/field_trace.h"
+#include "server/plan/find_field.h"
 #include "server/plan/keys.h"
 #include "server/plan/transforms/transforms.h"
 
 namespace millrace::pipeline {
 namespace {
 
-const Field* FindField(const DatasetInfo& info, const std::string& name) {
-  for (const Field& field : info.schema().fields()) {
-    if (field.name() == name) return &field;
-  }
-  return nullptr;
-}
-
 // The size of the images, which must be the same for all images of the
 // transform.
 absl::Status ReadSize(const PipelineSpec& resolved, const DatasetInfo& info,
                       const CutMix& cut, augment::BatchMixer& mixer) {
   for (const std::string& name : cut.fields()) {
-    const Field* field = FindField(info, name);
+    const Field* field = plan::FindField(info, name);
     if (field == nullptr) continue;  // ResolveSpec() has refused that
     MR_ASSIGN_OR_RETURN(const plan::FieldTrace trace,
                         plan::TraceField(resolved, *field));

@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 #include "server/plan/content_revision.h"
+#include "server/plan/find_field.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -22,13 +23,11 @@ constexpr uint64_t kRowNanos = 300;
 constexpr uint64_t kBytesPerNano = 4;
 constexpr uint64_t kImageNanos = 300'000;
 
-int FieldIndex(const DatasetInfo& info, const std::string& name) {
-  for (int i = 0; i < info.schema().fields_size(); ++i) {
-    if (info.schema().fields(i).name() == name) return i;
-  }
-  MR_CHECK(false) << "a resolved spec names field " << name
-                  << ", which is not in the dataset";
-  return -1;
+int IndexOf(const DatasetInfo& info, const std::string& name) {
+  const int index = plan::FieldIndex(info, name);
+  MR_CHECK(index >= 0) << "a resolved spec names field " << name
+                       << ", which is not in the dataset";
+  return index;
 }
 
 // ResolveSpec() has checked this before, with a more detailed message.
@@ -139,7 +138,7 @@ absl::Status BuiltPipeline::MakeColumns(const PipelineSpec& resolved,
                                         uint64_t& row_nanos) {
   const DatasetInfo& info = *source.dataset.info;
   for (const Output& output : resolved.outputs()) {
-    const int index = FieldIndex(info, output.field());
+    const int index = IndexOf(info, output.field());
     MR_ASSIGN_OR_RETURN(MadeColumn made, MakeColumn(resolved, output,
                                                     info.schema().fields(index),
                                                     index, make_stage));
@@ -147,7 +146,7 @@ absl::Status BuiltPipeline::MakeColumns(const PipelineSpec& resolved,
     if (made.runs_images) row_nanos += kImageNanos;
     if (!made.image.empty()) {
       Column& column = made.column;
-      column.image_field = FieldIndex(info, made.image);
+      column.image_field = IndexOf(info, made.image);
       MR_ASSIGN_OR_RETURN(
           column.image_size,
           MakeSizeStage(resolved, info.schema().fields(column.image_field),

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "server/pipeline/stage/transform_ops.h"
+#include "server/plan/image_field.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -123,8 +124,7 @@ absl::StatusOr<ImageProgram> ImageProgram::Read(
   program.role = options.role;
   if (field.kind() == FIELD_KIND_ENCODED_IMAGE) {
     program.encoded = true;
-  } else if (field.kind() == FIELD_KIND_TENSOR &&
-             field.dtype() == DTYPE_UINT8 && field.shape_size() == 3) {
+  } else if (plan::IsRawImage(field)) {
     for (int64_t side : field.shape()) {
       if (side <= 0 || side > augment::kMaxImageSide) {
         return absl::InvalidArgumentError(

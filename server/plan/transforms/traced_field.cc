@@ -4,6 +4,7 @@
 #include "common/count_text.h"
 #include "common/status_macros.h"
 #include "server/plan/bytes_as_images.h"
+#include "server/plan/image_field.h"
 
 namespace millrace::plan {
 
@@ -24,8 +25,7 @@ bool TracedField::IsImage() const {
   if (operator_result) {
     return trace.dtype == DTYPE_UINT8 && trace.shape->size() == 3;
   }
-  return encoded() || (field.kind() == FIELD_KIND_TENSOR &&
-                       field.dtype() == DTYPE_UINT8 && field.shape_size() == 3);
+  return plan::IsImage(field);
 }
 
 int64_t TracedField::Channels() const {
