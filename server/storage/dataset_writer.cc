@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
+#include "common/folder.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
@@ -28,10 +29,6 @@ namespace {
 constexpr absl::string_view kOverwriteHint =
     "name another output, or pass --overwrite to replace it";
 
-std::string Join(const std::string& folder, absl::string_view name) {
-  return absl::StrCat(folder, absl::EndsWith(folder, "/") ? "" : "/", name);
-}
-
 bool ExchangeNames(const std::string& a, const std::string& b) {
   return renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) ==
          0;
@@ -39,7 +36,7 @@ bool ExchangeNames(const std::string& a, const std::string& b) {
 
 // Whether two folders within `folder` can be exchanged in one step.
 bool CanExchangeIn(const std::string& folder) {
-  const std::string a = Join(folder, "a"), b = Join(folder, "b");
+  const std::string a = JoinPath(folder, "a"), b = JoinPath(folder, "b");
   const bool can = mkdir(a.c_str(), 0700) == 0 && mkdir(b.c_str(), 0700) == 0 &&
                    ExchangeNames(a, b);
   (void)rmdir(a.c_str());
@@ -156,10 +153,10 @@ absl::Status DatasetWriter::PlanFiles(const std::string& path) {
     Shard shard;
     shard.final_path =
         target_.in_folder
-            ? Join(target_.folder, ShardName(i, count, format_.suffix()))
+            ? JoinPath(target_.folder, ShardName(i, count, format_.suffix()))
             : path;
     shard.temporary_path = target_.replaces
-                               ? Join(staging_, FileName(shard.final_path))
+                               ? JoinPath(staging_, FileName(shard.final_path))
                                : TemporaryPath(shard.final_path);
     ShardMetadata& metadata = shard.metadata;
     metadata.set_format_version(kStorageFormatVersion);

@@ -57,10 +57,6 @@ absl::StatusOr<std::vector<Entry>> ListFolder(const std::string& path) {
   return entries;
 }
 
-std::string Join(absl::string_view folder, absl::string_view name) {
-  return absl::StrCat(folder, absl::EndsWith(folder, "/") ? "" : "/", name);
-}
-
 bool IsHidden(absl::string_view name) { return absl::StartsWith(name, "."); }
 
 // Other spellings of the suffix match, too.
@@ -79,13 +75,13 @@ std::string FirstShardBelow(const std::string& path, absl::string_view suffix,
   if (!entries.ok()) return "";
   for (const Entry& entry : *entries) {
     if (!IsHidden(entry.name) && IsNamedLikeShard(entry.name, suffix)) {
-      return Join(path, entry.name);
+      return JoinPath(path, entry.name);
     }
   }
   for (const Entry& entry : *entries) {
     if (levels <= 1 || !entry.folder || IsHidden(entry.name)) continue;
     std::string found =
-        FirstShardBelow(Join(path, entry.name), suffix, levels - 1);
+        FirstShardBelow(JoinPath(path, entry.name), suffix, levels - 1);
     if (!found.empty()) return found;
   }
   return "";
@@ -100,8 +96,8 @@ absl::Status CheckNested(const std::string& nested, absl::string_view suffix) {
       shard, " is in a folder below ", folder,
       ", and Millrace does not read folders below a dataset's folder: open ",
       FolderOf(shard), " by itself, or name the shards by a glob (",
-      Join(folder, "*"), suffix, " excludes it, ", Join(FolderOf(shard), "*"),
-      suffix, " selects its folder)"));
+      JoinPath(folder, "*"), suffix, " excludes it, ",
+      JoinPath(FolderOf(shard), "*"), suffix, " selects its folder)"));
 }
 
 // Adds a path with the name of a shard, or a path that matches a glob.
@@ -175,14 +171,14 @@ absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
   ShardPaths found;
   for (const Entry& entry : entries) {
     if (IsHidden(entry.name)) continue;
-    const std::string file = Join(path, entry.name);
+    const std::string file = JoinPath(path, entry.name);
     if (absl::EndsWith(entry.name, suffix)) {
       MR_RETURN_IF_ERROR(AddShard(file, &found.files));
     } else if (IsNamedLikeShard(entry.name, suffix)) {
       return absl::InvalidArgumentError(absl::StrCat(
           file, " has the name of a shard, but shards in a folder end in ",
           suffix, ": rename it, or name the shards by a glob (",
-          Join(path, "*"), suffix, " excludes it)"));
+          JoinPath(path, "*"), suffix, " excludes it)"));
     } else if (entry.folder || entry.link) {
       MR_RETURN_IF_ERROR(CheckNested(file, suffix));
     }

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
+#include "common/folder.h"
 #include "common/logging.h"
 #include "server/storage/shard_paths.h"
 
@@ -21,10 +22,6 @@ namespace millrace::storage {
 namespace {
 
 constexpr absl::string_view kSuffix = ".tmp";
-
-std::string Join(absl::string_view folder, absl::string_view name) {
-  return absl::StrCat(folder, absl::EndsWith(folder, "/") ? "" : "/", name);
-}
 
 // Parses ".NAME.PID.tmp"; false for any other name.
 bool ParseTemporaryName(absl::string_view name, absl::string_view* of,
@@ -47,15 +44,15 @@ bool IsGone(int pid) {
 bool Remove(const std::string& path) {
   if (unlink(path.c_str()) == 0) return true;
   // The remains of the test whether two folders can be exchanged.
-  for (const char* name : {"a", "b"}) (void)rmdir(Join(path, name).c_str());
+  for (const char* name : {"a", "b"}) (void)rmdir(JoinPath(path, name).c_str());
   return RemoveShardFolder(path);
 }
 
 }  // namespace
 
 std::string TemporaryPath(const std::string& path) {
-  return Join(FolderOf(path),
-              absl::StrCat(".", FileName(path), ".", getpid(), kSuffix));
+  return JoinPath(FolderOf(path),
+                  absl::StrCat(".", FileName(path), ".", getpid(), kSuffix));
 }
 
 bool IsTemporaryName(absl::string_view name) {
@@ -86,7 +83,7 @@ bool RemoveShardFolder(const std::string& path) {
   if (!names.ok()) return false;
   for (const std::string& name : *names) {
     if (IsPackedShardName(name) || IsTemporaryName(name)) {
-      (void)unlink(Join(path, name).c_str());
+      (void)unlink(JoinPath(path, name).c_str());
     }
   }
   return rmdir(path.c_str()) == 0;
@@ -104,7 +101,7 @@ TemporaryFiles::TemporaryFiles(
     absl::string_view of;
     int pid = 0;
     if (!ParseTemporaryName(name, &of, &pid) || !ours(of)) continue;
-    const std::string path = Join(folder, name);
+    const std::string path = JoinPath(folder, name);
     if (alone && IsGone(pid) && Remove(path)) {
       MR_LOG(INFO) << "removed " << path << ", left by an interrupted pack";
     } else {

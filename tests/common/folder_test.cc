@@ -27,5 +27,12 @@ TEST(FolderTest, IsAFolderOrALinkToOne) {
   }
 }
 
+TEST(FolderTest, JoinsWithOneSlash) {
+  EXPECT_EQ(JoinPath("/data", "a"), "/data/a");
+  EXPECT_EQ(JoinPath("/data/", "a"), "/data/a");
+  EXPECT_EQ(JoinPath("/", "a"), "/a");
+  EXPECT_EQ(JoinPath(".", "a"), "./a");
+}
+
 }  // namespace
 }  // namespace millrace
