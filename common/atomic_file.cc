@@ -1,6 +1,5 @@
 #include "common/atomic_file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/file_error.h"
+#include "common/folder.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/unique_fd.h"
@@ -77,14 +77,9 @@ int CreateBeside(const std::string& target, std::string* path) {
 void RemoveLeftovers(const std::string& target) {
   const std::string folder = FolderOf(target);
   const std::string prefix = absl::StrCat(FileName(target), ".tmp.");
-  DIR* const entries = opendir(folder.c_str());
-  if (entries == nullptr) return;
-  std::vector<std::string> names;
-  while (const dirent* const entry = readdir(entries)) {
-    names.emplace_back(entry->d_name);
-  }
-  closedir(entries);
-  for (const std::string& name : names) {
+  const auto names = NamesIn(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
     absl::string_view rest = name;
     if (!absl::ConsumePrefix(&rest, prefix) || !IsOfBeside(rest)) continue;
     const std::string leftover = absl::StrCat(folder, "/", name);

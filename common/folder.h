@@ -8,7 +8,9 @@
 #define MILLRACE_COMMON_FOLDER_H_
 
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace millrace {
@@ -19,6 +21,10 @@ bool IsFolder(const std::string& path);
 
 // The path of `name` in a folder whose path may end in a slash.
 std::string JoinPath(absl::string_view folder, absl::string_view name);
+
+// The names in a folder, in the order of the directory, without "." and "..".
+// Errors as FileError() makes them.
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder);
 
 }  // namespace millrace
 

@@ -1,11 +1,6 @@
 #include "server/data_tool/image_folder.h"
 
-#include <dirent.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <initializer_list>
 #include <utility>
 #include <vector>
@@ -15,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
-#include "common/file_error.h"
+#include "common/folder.h"
 #include "common/regular_file.h"
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
@@ -204,27 +199,17 @@ class ImageFolder final : public SampleReader {
     const std::string path = below.empty()
                                  ? options_.folder
                                  : absl::StrCat(options_.folder, "/", below);
-    const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()),
-                                                     closedir);
-    if (folder == nullptr) return FileError(errno, "read folder", path);
+    MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
     Listing listing;
     std::vector<std::string> hidden;
-    while (const dirent* entry = readdir(folder.get())) {
-      const std::string name = entry->d_name;
-      if (name == "." || name == "..") continue;
+    for (const std::string& name : names) {
       if (absl::StartsWith(name, ".")) {  // hidden, as for `ls`
         hidden.push_back(below.empty() ? name : absl::StrCat(below, "/", name));
         continue;
       }
-      struct stat info;
-      const std::string full = absl::StrCat(path, "/", name);
-      if (stat(full.c_str(), &info) != 0) {
-        listing.files.push_back(name);  // broken links: see the read
-      } else if (S_ISDIR(info.st_mode)) {
-        listing.folders.push_back(name);
-      } else {
-        listing.files.push_back(name);
-      }
+      // A broken link is a file: reading it reports the error.
+      const bool is_folder = IsFolder(absl::StrCat(path, "/", name));
+      (is_folder ? listing.folders : listing.files).push_back(name);
     }
     std::sort(listing.files.begin(), listing.files.end());
     std::sort(listing.folders.begin(), listing.folders.end());

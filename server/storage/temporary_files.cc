@@ -1,13 +1,11 @@
 #include "server/storage/temporary_files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -64,18 +62,6 @@ bool IsPackedShardName(absl::string_view name) {
   return (ParseNumberedName(name, ".lmdb", &numbered) ||
           ParseNumberedName(name, ".parquet", &numbered)) &&
          numbered.prefix == "part";
-}
-
-absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()),
-                                                   closedir);
-  if (folder == nullptr) return FileError(errno, "read folder", path);
-  std::vector<std::string> names;
-  while (const dirent* entry = readdir(folder.get())) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
-  return names;
 }
 
 bool RemoveShardFolder(const std::string& path) {

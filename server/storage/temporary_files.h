@@ -13,10 +13,8 @@
 #define MILLRACE_SERVER_STORAGE_TEMPORARY_FILES_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace millrace::storage {
@@ -30,9 +28,6 @@ bool IsTemporaryName(absl::string_view name);
 
 // "part-00000-of-00004.lmdb".
 bool IsPackedShardName(absl::string_view name);
-
-// In the order of the directory, without "." and "..".
-absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder);
 
 // Removes a folder with the shards and temporary files of packings in it.
 // False: something else is in it, which stays.

@@ -1,5 +1,6 @@
 #include "common/folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,6 +10,9 @@
 
 namespace millrace {
 namespace {
+
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 TEST(FolderTest, IsAFolderOrALinkToOne) {
   const std::string folder = testing::NewTempDir();
@@ -25,6 +29,15 @@ TEST(FolderTest, IsAFolderOrALinkToOne) {
        {file, file + "/", dangling, folder + "/none", std::string()}) {
     EXPECT_FALSE(IsFolder(path)) << path;
   }
+}
+
+TEST(FolderTest, ListsItsNames) {
+  const std::string folder = testing::NewTempDir();
+  EXPECT_THAT(*NamesIn(folder), IsEmpty());
+  testing::WriteFile(folder + "/b", "x");
+  testing::WriteFile(folder + "/.a", "x");
+  EXPECT_THAT(*NamesIn(folder), UnorderedElementsAre("b", ".a"));
+  EXPECT_TRUE(absl::IsNotFound(NamesIn(folder + "/none").status()));
 }
 
 TEST(FolderTest, JoinsWithOneSlash) {
