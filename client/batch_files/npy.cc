@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/new_file.h"
 #include "proto/dtype.h"
-#include "proto/half_float.h"
+#include "proto/element_at.h"
 
 namespace millrace::batch_files {
 namespace {
@@ -41,41 +40,6 @@ absl::string_view Descr(DType dtype) {
       return "<f8";
     default:
       return "|V1";
-  }
-}
-
-template <typename T>
-T Load(const uint8_t* data) {
-  T value;
-  std::memcpy(&value, data, sizeof(value));
-  return value;
-}
-
-double ElementAt(DType dtype, const uint8_t* data) {
-  switch (dtype) {
-    case DTYPE_UINT8:
-    case DTYPE_BOOL:
-      return *data;
-    case DTYPE_INT8:
-      return Load<int8_t>(data);
-    case DTYPE_INT16:
-      return Load<int16_t>(data);
-    case DTYPE_UINT16:
-      return Load<uint16_t>(data);
-    case DTYPE_INT32:
-      return Load<int32_t>(data);
-    case DTYPE_INT64:
-      return static_cast<double>(Load<int64_t>(data));
-    case DTYPE_FLOAT16:
-      return HalfToFloat(Load<uint16_t>(data));
-    case DTYPE_BFLOAT16:
-      return Bfloat16ToFloat(Load<uint16_t>(data));
-    case DTYPE_FLOAT32:
-      return Load<float>(data);
-    case DTYPE_FLOAT64:
-      return Load<double>(data);
-    default:
-      return 0;
   }
 }
 
@@ -112,7 +76,7 @@ TensorLook LookAt(DType dtype, absl::Span<const uint8_t> data) {
   double min = std::numeric_limits<double>::infinity();
   double max = -min;
   for (uint64_t i = 0; i < look.elements; ++i) {
-    const double x = ElementAt(dtype, data.data() + i * bytes);
+    const double x = ElementAt(data.data(), dtype, static_cast<int64_t>(i));
     if (std::isfinite(x)) {
       min = std::min(min, x);
       max = std::max(max, x);

@@ -15,6 +15,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/dtype.h"
+#include "proto/element_at.h"
 #include "server/data_tool/source_region.h"
 #include "server/data_tool/spec_datasets.h"
 #include "server/data_tool/tensor_pixels.h"

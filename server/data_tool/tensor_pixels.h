@@ -27,9 +27,6 @@ struct PixelFormat {
   float scale = 1;
 };
 
-// Element `index` of a tensor. 0 for an unknown type.
-double ElementAt(const uint8_t* data, DType dtype, int64_t index);
-
 // Levels are rounded and cut to 0 .. 255; one or two channels are shown grey.
 // `data` holds a whole sample.
 picture::RgbImage ToRgb(const uint8_t* data, const PixelFormat& format);
