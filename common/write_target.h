@@ -40,9 +40,9 @@ absl::StatusOr<int> OpenSpecialFile(const std::string& path);
 // FailedPrecondition: the links lead in a circle.
 absl::StatusOr<std::string> FollowLinks(const std::string& path);
 
-// The target of `path`, which need not exist, as an absolute path: equal for two
-// paths exactly when a write to one replaces the file of the other. Two hard
-// links to one file are two targets. Errors as FollowLinks().
+// The target of `path`, which need not exist, as an absolute path: equal for
+// two paths exactly when a write to one replaces the file of the other. Two
+// hard links to one file are two targets. Errors as FollowLinks().
 absl::StatusOr<std::string> RealPath(absl::string_view path);
 
 // Removes the file that an earlier run left where `path` leads, so that it is
