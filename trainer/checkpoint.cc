@@ -115,9 +115,9 @@ int64_t ReadInt(torch::serialize::InputArchive& archive,
 }
 
 uint64_t ReadCount(torch::serialize::InputArchive& archive,
-                   const std::string& key, int64_t least = 0) {
+                   const std::string& key, int64_t min = 0) {
   const int64_t value = ReadInt(archive, key);
-  TORCH_CHECK(value >= least, "its ", key, " is ", value);
+  TORCH_CHECK(value >= min, "its ", key, " is ", value);
   return static_cast<uint64_t>(value);
 }
 
@@ -168,9 +168,8 @@ absl::StatusOr<CheckpointInfo> InfoOf(torch::serialize::InputArchive& archive,
 // allocate three tensors of the same size.
 bool IsFinite(const torch::Tensor& tensor) {
   if (!tensor.is_floating_point() || tensor.numel() == 0) return true;
-  const auto [least, most] = at::aminmax(tensor.detach());
-  return std::isfinite(least.item<double>()) &&
-         std::isfinite(most.item<double>());
+  const auto [min, max] = at::aminmax(tensor.detach());
+  return std::isfinite(min.item<double>()) && std::isfinite(max.item<double>());
 }
 
 // All tensors that a step can spoil.

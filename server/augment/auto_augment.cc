@@ -99,13 +99,13 @@ class AutoAugmentOp final : public PixelOp {
  private:
   double Strength(Operation operation, int bin, const ImageSpan& image) const {
     const bool wide = options_.wide;
-    const auto up_to = [&](double most) {
-      return most * bin / (options_.bins - 1);
+    const auto up_to = [&](double max) {
+      return max * bin / (options_.bins - 1);
     };
     const auto shift = [&](int64_t side) {
-      const double most =
+      const double max =
           wide ? 32.0 : 150.0 / 331.0 * static_cast<double>(side);
-      return static_cast<double>(static_cast<int64_t>(up_to(most)));
+      return static_cast<double>(static_cast<int64_t>(up_to(max)));
     };
     switch (operation) {
       case Operation::kShearX:

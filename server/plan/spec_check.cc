@@ -180,11 +180,11 @@ class Checker {
 
   void CheckCounts(const PipelineSpec& spec) {
     const auto check = [&](absl::string_view list, absl::string_view items,
-                           int count, int most, absl::string_view more = "") {
-      if (count <= most) return;
+                           int count, int max, absl::string_view more = "") {
+      if (count <= max) return;
       Invalid(spec, list,
-              absl::StrCat(count, " ", items, "; the maximum is ", most, more),
-              most);
+              absl::StrCat(count, " ", items, "; the maximum is ", max, more),
+              max);
     };
     check("sources", "sources", spec.sources_size(), kMaxSources,
           "; pack datasets together");

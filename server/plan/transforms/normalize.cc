@@ -13,12 +13,12 @@ constexpr int kMaxMean = 1;
 constexpr int kMaxStddev = 5;
 
 // Reports statistics of pixels of 0 .. 255, as other programs print them.
-void AddScaleProblem(const char* name, double value, int most, int i,
+void AddScaleProblem(const char* name, double value, int max, int i,
                      TransformProblems& problems) {
   AddProblem(
       problems, name,
       absl::StrCat(
-          name, " ", value, " is above ", most,
+          name, " ", value, " is above ", max,
           ": normalize divides pixels by 255 "
           "first, so mean and stddev are on the scale of 0 .. 1",
           value <= 255

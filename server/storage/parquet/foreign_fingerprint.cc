@@ -59,8 +59,8 @@ class PieceHasher {
     };
     {
       std::vector<NamedThread> others;
-      const size_t most = std::min<size_t>(threads_, pieces_.size());
-      for (size_t i = 1; i < most; ++i) others.emplace_back("mr-hash", work);
+      const size_t threads = std::min<size_t>(threads_, pieces_.size());
+      for (size_t i = 1; i < threads; ++i) others.emplace_back("mr-hash", work);
       work();
     }
     first_ += static_cast<int64_t>(pieces_.size());
