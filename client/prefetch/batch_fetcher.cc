@@ -150,10 +150,13 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
   const FailureAction action = Judge(call, status);
   LoseSteps(call);
   const absl::Time now = now_();
-  if (action != FailureAction::kFinal) {
+  if (action == FailureAction::kFinal) {
+    if (!RequestedAlone(call, status)) {
+      FailAt(owed, ErrorOf(call, status, "receive"));
+    }
+  } else if (!ConcernsSample(status)) {
+    // A server that cannot read a sample serves all others.
     NoteFailure(action, call, status, now);
-  } else if (!RequestedAlone(call, status)) {
-    FailAt(owed, ErrorOf(call, status, "receive"));
   }
   Pump();
 }

@@ -55,22 +55,17 @@ def own_times(address, batches):
     with millrace.Loader(address, pipeline=_DIGITS, batch_size=_BATCH, shuffle=None,
                          drop_last=True, tensor_type="numpy", window=64,
                          apply_device_transform=False) as loader:
-        while True:
-            for _ in loader:
-                pass
-            iterator = iter(loader)
-            while loader.last_batch.step + 1 < len(loader) or not times:
-                time.sleep(0.05)  # so that the window is full
-                for _ in range(16):
-                    begun = time.thread_time_ns()
-                    if next(iterator, None) is None:
-                        break
-                    times.append((time.thread_time_ns() - begun) / 1e9)
-                    if len(times) == batches:
-                        return times
-                else:
-                    continue
-                break
+        iterator = iter(loader)
+        while len(times) < batches:
+            time.sleep(0.05)  # until the window is full
+            for _ in range(16):
+                begun = time.thread_time_ns()
+                batch = next(iterator, None)
+                times.append((time.thread_time_ns() - begun) / 1e9)
+                if batch is None:
+                    times.pop()
+                    iterator = iter(loader)
+    return times
 
 
 def bench_rate(program, address, path, seconds):
