@@ -584,8 +584,8 @@ TEST_F(PrefetchLoaderTest, TheErrorOfASampleComesBehindAllEarlierBatches) {
   EXPECT_TRUE(fake_->calls().empty());
   EXPECT_EQ(loader_->position(), (Position{0, 6}));
   ASSERT_TRUE(loader_->Seek({0, 7}).ok());
-  fake_->Tick();
   for (uint64_t step = 7; step < 24; ++step) {
+    fake_->Tick();
     CompleteAll();
     ExpectNext({0, step});
   }
