@@ -143,7 +143,7 @@ TEST_F(ReadyQueueTest, AnErrorComesInPlaceOfItsBatch) {
   Deliver(0);
   Deliver(1);
   ExpectNext({0, 0}, 0);
-  ExpectNext({0, 1}, 0);
+  ExpectNext({0, 1}, 1);
   EXPECT_EQ(queue_.Next().status().message(), "at 2");
 }
 
