@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
@@ -116,11 +117,16 @@ void BatchFetcher::OnFrame(CallId id, wire::FrameView& frame) {
   if (absl::Status status = Receive(*call, frame); !status.ok()) {
     const FailureAction action = Judge(*call, status);
     if (action == FailureAction::kFinal) {
-      Fail(ErrorOf(*call, status, "prefetch"));
+      const std::optional<uint64_t> number = DamagedStep(*call);
+      absl::Status error = ErrorOf(*call, status, "prefetch");
+      GiveUp(id);
+      FailAt(number, std::move(error));
     } else {
       NoteFailure(action, *call, status, call->frame_at);
       GiveUp(id);
     }
+  } else if (failed_) {
+    CancelIdle();
   }
   if (std::exchange(pump_, false)) Pump();
 }
@@ -133,10 +139,10 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
   // only after Judge(), which checks which other calls owe them.
   Drop(*found);
   const Call call = Forget(id);
-  if (failed_) return;
+  const std::optional<uint64_t> owed = calls_.FirstOwed(call);
+  // Nothing, or only steps behind an error.
+  if (!owed.has_value() && (status.ok() || failed_)) return;
   if (status.ok()) {
-    const std::optional<uint64_t> owed = calls_.FirstOwed(call);
-    if (!owed.has_value()) return;
     status = absl::UnavailableError(
         absl::StrCat("ended the stream without the batch of ",
                      PositionText(calls_.sequence().At(*owed))));
@@ -145,10 +151,13 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
   LoseSteps(call);
   const absl::Time now = now_();
   if (action == FailureAction::kFinal) {
-    Fail(ErrorOf(call, status, "receive"));
-    return;
+    if (!RequestedAlone(call, status)) {
+      FailAt(owed, ErrorOf(call, status, "receive"));
+    }
+  } else if (!ConcernsSample(status)) {
+    // A server that cannot read a sample serves all others.
+    NoteFailure(action, call, status, now);
   }
-  NoteFailure(action, call, status, now);
   Pump();
 }
 
@@ -167,7 +176,6 @@ void BatchFetcher::ApplySeek() {
 
 void BatchFetcher::Pump() {
   queue_->SetUsable(servers_.usable());
-  if (failed_) return;
   const absl::Time now = now_();
   while (calls_.has_waiting()) {
     const ServerId avoid = calls_.at(calls_.FirstWaiting(1).first).avoid;
@@ -178,7 +186,7 @@ void BatchFetcher::Pump() {
     calls_.Request(run, now);
     StartCall(*server, run, false);
   }
-  while (true) {
+  while (!failed_) {
     // Read for each call: the consumer may have taken batches, and the previous
     // call has used some of the room.
     const RequestBudget budget = Budget();
@@ -205,7 +213,6 @@ void BatchFetcher::StartCall(ServerId server, Run run, bool hedge) {
 }
 
 void BatchFetcher::RequestLateSteps() {
-  if (failed_) return;
   const absl::Time now = now_();
   const LateSteps::Silent silent = late_.FindSilent(now);
   for (const CallId id : silent.covered) {
@@ -260,7 +267,7 @@ void BatchFetcher::Tune() {
 }
 
 void BatchFetcher::DescribeServers() {
-  if (failed_) return;
+  if (idle()) return;
   const absl::Time now = now_();
   std::string text = servers_.Describe();
   if (servers_.usable() > 0) {
@@ -409,6 +416,20 @@ void BatchFetcher::CancelAll() {
   }
 }
 
+void BatchFetcher::CancelIdle() {
+  std::vector<CallId> idle;
+  for (auto& [id, call] : calls_.calls()) {
+    if (!calls_.FirstOwed(call).has_value()) idle.push_back(id);
+    // The batch is behind the error; the call goes on with those before it.
+    if (call.batch.wanted() && !calls_.incomplete(call.number())) Drop(call);
+  }
+  for (const CallId id : idle) {
+    transport_->CancelCall(id);
+    Drop(*calls_.Find(id));
+    Forget(id);
+  }
+}
+
 FailureAction BatchFetcher::Judge(const Call& call,
                                   const absl::Status& status) {
   // Another call may owe this batch, and may be filling another slot with it.
@@ -519,12 +540,38 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
   }
 }
 
-void BatchFetcher::Fail(absl::Status error) {
-  // Set first, so that the steps of the calls that are cancelled below are not
-  // requested again.
+bool BatchFetcher::RequestedAlone(const Call& call,
+                                  const absl::Status& status) {
+  const std::optional<uint64_t> first = calls_.FirstOwed(call);
+  if (!ConcernsSample(status) || !first.has_value()) return false;
+  const uint64_t owed = calls_.CountOwed(call);
+  if (owed == 1 && calls_.at(*first).alone) return false;
+  calls_.RequestAlone(call);
+  MR_LOG(WARNING)
+      << "server " << servers_.AddressOf(call.server) << ": "
+      << status.message() << "; "
+      << (owed == 1
+              ? absl::StrCat(PositionText(calls_.sequence().At(*first)), " is")
+              : absl::StrCat("the ", owed,
+                             " steps of the request that did "
+                             "not come are"))
+      << " requested again, once, each alone, from "
+      << (servers_.OthersMayServe(call.server) ? "another server"
+                                               : "this server, the only one");
+  return true;
+}
+
+void BatchFetcher::FailAt(std::optional<uint64_t> number, absl::Status error) {
+  if (!number.has_value()) {
+    MR_LOG_EVERY(WARNING, kTroubleLogInterval)
+        << "a request failed after all of its batches had come: "
+        << error.message();
+    return;
+  }
   failed_ = true;
-  CancelAll();
-  queue_->Fail(std::move(error));
+  calls_.CutAt(*number);
+  CancelIdle();
+  queue_->FailAt(*number, std::move(error));
 }
 
 }  // namespace millrace::prefetch

@@ -20,8 +20,14 @@
 // one event at a time. Methods under "any thread" may be called from any
 // thread.
 //
-// Errors that no retry can mend go to ReadyQueue::Fail(). After that the
-// fetcher is idle until a Seek().
+// An error that no retry can mend ends the sequence at its step, until a
+// Seek(): the steps before it are still requested and delivered, those from it
+// on are not, and ReadyQueue::FailAt() gets the error.
+//
+// A server that cannot read a sample ends the call, and does not say which step
+// the sample belongs to. So every step that such a call owes is requested once
+// more, in a call of its own and from another server where there is one. The
+// error of that call is the step's own, and final.
 //
 //   BatchFetcher fetcher(options, plan, sequence, slots, {pool, queue,
 //                        transport, now}, opened_at);
@@ -136,6 +142,8 @@ class BatchFetcher final : public TransportEvents {
   // call owes them.
   void LoseSteps(const Call& call) { retried_steps_ += calls_.Lose(call); }
   void CancelAll();
+  // Cancels the calls that owe nothing: those of steps behind an error.
+  void CancelIdle();
 
   // What to do about the failure of `call`, before its steps are lost.
   FailureAction Judge(const Call& call, const absl::Status& status);
@@ -151,8 +159,16 @@ class BatchFetcher final : public TransportEvents {
   // Records the failure at its server, with a log line. Not for kFinal.
   void NoteFailure(FailureAction action, const Call& call,
                    const absl::Status& status, absl::Time now);
-  // Cancels all calls. Next() returns the batches that are whole, then `error`.
-  void Fail(absl::Status error);
+  // Where `status` is a server's error about a sample: requests each step that
+  // `call`, which is over, owes once more, alone. False: it is about something
+  // else, or it is the error of such a request.
+  bool RequestedAlone(const Call& call, const absl::Status& status);
+  // The sequence ends before batch `number`, which is not whole: Next() returns
+  // those before it, then `error`. None: every batch is there that the call
+  // was for, so its error is only logged.
+  void FailAt(std::optional<uint64_t> number, absl::Status error);
+  // An error has ended the sequence, and all batches before it are whole.
+  bool idle() const { return failed_ && calls_.complete(); }
 
   const HostLoaderOptions& options_;
   const uint32_t slots_;
@@ -185,8 +201,8 @@ class BatchFetcher final : public TransportEvents {
   WindowControl control_;
   // Steps were lost during this event, so the event ends with Pump().
   bool pump_ = false;
-  // True after Fail() until a Seek(): no call is in flight, and none is
-  // started.
+  // True after FailAt() until a Seek(): calls_ ends before the failed batch,
+  // and no new steps are requested.
   bool failed_ = false;
   double copy_seconds_ = 0;  // time for copying frames into slots
   absl::Time next_trouble_log_ = absl::InfinitePast();

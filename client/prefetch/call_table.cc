@@ -25,6 +25,14 @@ void CallTable::Append(uint64_t count, absl::Time now) {
   }
 }
 
+void CallTable::CutAt(uint64_t end) {
+  MR_CHECK(incomplete(end)) << "the table is cut at a batch that is whole";
+  for (uint64_t number = end; number < end_; ++number) {
+    if (at(number).state == State::kWaiting) --waiting_;
+  }
+  end_ = end;
+}
+
 CallTable::Run CallTable::FirstWaiting(uint64_t limit) const {
   Run run;
   for (uint64_t number = low_; number < end_ && waiting_ > 0; ++number) {
@@ -33,8 +41,8 @@ CallTable::Run CallTable::FirstWaiting(uint64_t limit) const {
       if (step.state != State::kWaiting) continue;
       run = {number, 1};
       // A call contains steps of a single epoch.
-      limit = std::min(limit, sequence_.LeftInEpoch(number));
-    } else if (step.state == State::kWaiting &&
+      limit = step.alone ? 1 : std::min(limit, sequence_.LeftInEpoch(number));
+    } else if (step.state == State::kWaiting && !step.alone &&
                step.avoid == at(run.first).avoid) {
       ++run.count;
     } else {
@@ -119,6 +127,21 @@ std::optional<uint64_t> CallTable::FirstOwed(const Call& call) const {
     if (incomplete(call.run.first + i)) return call.run.first + i;
   }
   return std::nullopt;
+}
+
+uint64_t CallTable::CountOwed(const Call& call) const {
+  uint64_t owed = 0;
+  for (uint64_t i = 0; i < call.run.count; ++i) {
+    if (incomplete(call.run.first + i)) ++owed;
+  }
+  return owed;
+}
+
+void CallTable::RequestAlone(const Call& call) {
+  for (uint64_t i = 0; i < call.run.count; ++i) {
+    const uint64_t number = call.run.first + i;
+    if (incomplete(number)) at(number).alone = true;
+  }
 }
 
 bool CallTable::OwesBesides(const Call& call, uint64_t number) const {

@@ -62,6 +62,9 @@ class CallTable {
     uint32_t calls = 0;    // calls in flight that owe it
     ServerId avoid = 0;    // the server that failed it last
     uint32_t damages = 0;  // of requests for it and answers to it
+    // A call that owed it failed because of one of its steps, and it is not
+    // known which: calls for this step contain no other one.
+    bool alone = false;
     absl::Time requested;  // when the first of `calls` was started
   };
 
@@ -107,6 +110,8 @@ class CallTable {
   // The first batch that was never requested.
   uint64_t end() const { return end_; }
   bool has_waiting() const { return waiting_ > 0; }
+  // Every batch of [low(), end()) is whole.
+  bool complete() const { return low_ == end_; }
 
   Step& at(uint64_t number) { return steps_[number % steps_.size()]; }
   const Step& at(uint64_t number) const {
@@ -119,8 +124,13 @@ class CallTable {
   // Adds `count` batches for one call, which the caller starts next.
   void Append(uint64_t count, absl::Time now);
 
+  // The table ends before batch `end`, which is not whole: no call owes a batch
+  // from there on, and none waits. Nothing may be appended until Restart().
+  void CutAt(uint64_t end);
+
   // The first batches, at most `limit`, that wait to be requested again, avoid
-  // the same server and are in one epoch. Count 0: none waits.
+  // the same server and are in one epoch; or one batch that is requested alone.
+  // Count 0: none waits.
   Run FirstWaiting(uint64_t limit) const;
 
   // One more call, which the caller starts next, owes each batch of `run`.
@@ -149,11 +159,17 @@ class CallTable {
   // The first batch of its run that is not whole.
   std::optional<uint64_t> FirstOwed(const Call& call) const;
 
+  // Number of batches of its run that are not whole.
+  uint64_t CountOwed(const Call& call) const;
+
   // Whether a batch of its run other than `number` is not whole.
   bool OwesBesides(const Call& call, uint64_t number) const;
 
   // Whether `call` owes steps and other calls owe each of them, too.
   bool RequestedFromOthers(const Call& call) const;
+
+  // The batches that `call` owes are requested alone from now on.
+  void RequestAlone(const Call& call);
 
   // The calls besides `call` whose run contains this batch.
   std::vector<CallId> OtherCallsFor(uint64_t number, const Call& call) const;

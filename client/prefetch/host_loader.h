@@ -121,7 +121,8 @@ class HostLoader {
   //   the caller has lent no memory.
   // - Unavailable: as DeadlineExceeded, and no server can be reached.
   // - Cancelled: closed.
-  // - Any other error is final: Next() repeats it until a Seek().
+  // - Any other error is that of the batch at position(): all batches before it
+  //   were returned. It is final: Next() repeats it until a Seek().
   // After DeadlineExceeded and Unavailable, Next() may be called again.
   virtual absl::StatusOr<HostBatch> Next() = 0;
 

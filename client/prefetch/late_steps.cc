@@ -54,7 +54,8 @@ std::vector<Run> LateSteps::Owed(const Call& call, absl::Time now) const {
                              !servers_->IsSilent(other.server, now);
                     });
     if (covered) continue;
-    if (runs.empty() || runs.back().first + runs.back().count != number) {
+    if (runs.empty() || runs.back().first + runs.back().count != number ||
+        calls_->at(number).alone || calls_->at(number - 1).alone) {
       runs.push_back({number, 0});
     }
     ++runs.back().count;
@@ -191,7 +192,8 @@ std::optional<LateSteps::Request> LateSteps::FindLate(
     // Its frames are arriving: no other server would be faster.
     const bool arriving = call.batch.begun() && call.number() == number &&
                           now - call.progress < delay / 4;
-    if (arriving || (run.count > 0 && call.server != found.server)) {
+    if (arriving ||
+        (run.count > 0 && (call.server != found.server || step.alone))) {
       if (run.count > 0) break;
       continue;
     }
@@ -200,7 +202,7 @@ std::optional<LateSteps::Request> LateSteps::FindLate(
       found.late = owing->first;
       found.server = call.server;
     }
-    if (++run.count == hedge_->Affordable()) break;
+    if (++run.count == hedge_->Affordable() || step.alone) break;
   }
   if (run.count == 0) return std::nullopt;
   const Sequence& sequence = calls_->sequence();

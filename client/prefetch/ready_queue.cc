@@ -102,11 +102,11 @@ absl::StatusOr<std::optional<absl::Time>> ReadyQueue::AwaitBatch(
   const absl::Time timeout = now + (options_.next_timeout - waiting_.time);
   const absl::Time give_up = now + patience;
   // next_ is read again after each wait: a Seek() may have changed number and
-  // generation. A batch that is there takes precedence over an error.
+  // generation.
   while (closed_ || !ready_[next_.load() % options_.slots].full) {
     const uint64_t number = next_.load();
     if (closed_) return absl::CancelledError("the loader was closed");
-    if (!error_.ok()) return error_;
+    if (!error_.ok() && number >= error_at_) return error_;
     if (number >= sequence_.total()) {
       return absl::OutOfRangeError(
           absl::StrCat("all batches up to ", PositionText(sequence_.At(number)),
@@ -212,7 +212,7 @@ absl::Status ReadyQueue::Seek(const Sequence& sequence) {
   late_at_ = absl::InfiniteFuture();
   last_return_ = absl::InfinitePast();
   // Set last: the transport's thread that sees it takes the lock and finds the
-  // new sequence. Until then, Deliver() and Fail() drop their arguments, so
+  // new sequence. Until then, Deliver() and FailAt() drop their arguments, so
   // nothing of the old generation gets in.
   seek_pending_.store(true);
   changed_.NotifyAll();
@@ -267,10 +267,13 @@ void ReadyQueue::Deliver(uint64_t number, WholeBatch batch,
   if (number == next_.load()) changed_.NotifyAll();
 }
 
-void ReadyQueue::Fail(absl::Status error) {
+void ReadyQueue::FailAt(uint64_t number, absl::Status error) {
   MutexLock lock(mu_);
   // An error of the old position says nothing about the new one.
-  if (error_.ok() && !seek_pending_.load()) error_ = std::move(error);
+  if (seek_pending_.load()) return;
+  if (!error_.ok() && error_at_ <= number) return;
+  error_ = std::move(error);
+  error_at_ = number;
   changed_.NotifyAll();
 }
 

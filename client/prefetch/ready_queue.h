@@ -1,7 +1,7 @@
 // ReadyQueue is where the two thread domains of a loader meet: the transport's
 // thread delivers whole batches in any order, and the consumer takes them in
-// the order of the Sequence. It holds the loader's position, its final error,
-// and the consumption.
+// the order of the Sequence. It holds the loader's position, the error that
+// ends the sequence, and the consumption.
 //
 // It requests no batch and knows no calls. Slots belong to the pool: the queue
 // leases them to the consumer, and puts back those that a Seek() drops.
@@ -109,9 +109,11 @@ class ReadyQueue {
   // `slots` ahead of next(). Dropped while a Seek() is pending.
   void Deliver(uint64_t number, WholeBatch batch, const Arrival& arrival);
 
-  // Next() returns the whole batches and then `error`, until a Seek(). The
-  // first error stays.
-  void Fail(absl::Status error);
+  // Next() returns `error` in place of batch `number` and all later ones, until
+  // a Seek(). Of several errors, that of the lowest number counts; of two for
+  // one number, the first. `number` is not delivered. Dropped while a Seek() is
+  // pending.
+  void FailAt(uint64_t number, absl::Status error);
 
   // Number of servers that can get a request now. With 0, a timeout of Next()
   // is Unavailable.
@@ -185,6 +187,7 @@ class ReadyQueue {
   CondVar changed_;
   bool closed_ MR_GUARDED_BY(mu_) = false;
   absl::Status error_ MR_GUARDED_BY(mu_);
+  uint64_t error_at_ MR_GUARDED_BY(mu_) = 0;  // of `error_`
   Sequence sequence_ MR_GUARDED_BY(mu_);
   uint64_t generation_ MR_GUARDED_BY(mu_) = 0;
   // A ring by number. The full entries have numbers of the current generation

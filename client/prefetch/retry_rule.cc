@@ -29,6 +29,11 @@ bool IsDamaged(const absl::Status& status) {
                                 : absl::IsDataLoss(status);
 }
 
+bool ConcernsSample(const absl::Status& status) {
+  return absl::IsDataLoss(status) && HasErrorDetail(status) &&
+         !IsDamaged(status);
+}
+
 FailureAction ActionFor(const absl::Status& status, const FailureFacts& facts) {
   if (IsDamaged(status) &&
       (facts.may_retry_damaged || facts.requested_from_others)) {

@@ -14,6 +14,9 @@
 //   FailedPrecondition, NotFound, Unimplemented
 //                          the server does not serve the plan: it is left out
 //                          while other servers may serve it
+//   DataLoss with an ErrorDetail of the server
+//                          a sample cannot be read: once more for each step,
+//                          alone (BatchFetcher), then final
 //   anything else          final, unless calls at other servers owe the same
 //                          steps: then those calls decide
 //
@@ -60,6 +63,10 @@ struct FailureFacts {
 // The answer could not be parsed or did not fit, and the status does not come
 // from a server; or a server says that the request was damaged.
 bool IsDamaged(const absl::Status& status);
+
+// A server's error about a sample of a batch, and so about one step: not about
+// the server, its plan or the connection.
+bool ConcernsSample(const absl::Status& status);
 
 FailureAction ActionFor(const absl::Status& status, const FailureFacts& facts);
 

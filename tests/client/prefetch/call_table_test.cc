@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 #include "tests/client/prefetch/fake_transport.h"
@@ -72,6 +73,51 @@ TEST_F(CallTableTest, ACallKnowsItsStepsByPosition) {
   EXPECT_EQ(call.steps.epoch, 1);
   EXPECT_EQ(call.steps.first_step, 0);
   EXPECT_EQ(call.steps.step_count, 4);
+}
+
+TEST_F(CallTableTest, NothingIsOwedFromTheCutOn) {
+  const CallId first = RequestNew(1, 4);
+  const CallId second = RequestNew(1, 4);
+  const CallId third = RequestNew(1, 2);
+  table_.Lose(table_.Remove(second));
+  table_.MarkWhole(0);
+  table_.CutAt(5);
+  EXPECT_EQ(table_.end(), 5);
+  EXPECT_FALSE(table_.complete());
+  EXPECT_FALSE(table_.incomplete(5));
+  EXPECT_EQ(table_.CountOwed(*table_.Find(first)), 3);
+  EXPECT_EQ(table_.FirstOwed(*table_.Find(third)), std::nullopt);
+  // Of the steps that wait, those before the cut.
+  EXPECT_EQ(table_.FirstWaiting(8), (StepRun{4, 1}));
+  table_.Request({4, 1}, now_);
+  EXPECT_FALSE(table_.has_waiting());
+  for (uint64_t number = 1; number < 5; ++number) table_.MarkWhole(number);
+  EXPECT_TRUE(table_.complete());
+  EXPECT_EQ(table_.low(), 5);
+  // A lower one.
+  table_.Remove(first);
+  table_.Remove(third);
+  table_.Restart(TwoEpochs());
+  RequestNew(1, 4);
+  table_.CutAt(3);
+  table_.CutAt(0);
+  EXPECT_TRUE(table_.complete());
+}
+
+TEST_F(CallTableTest, StepsOfAFailedCallAreRequestedOneByOne) {
+  const CallId id = RequestNew(1, 4);
+  RequestNew(1, 2);
+  table_.MarkWhole(1);
+  const CallTable::Call call = table_.Remove(id);
+  table_.Lose(call);
+  table_.RequestAlone(call);
+  EXPECT_EQ(table_.FirstWaiting(8), (StepRun{0, 1}));
+  table_.Request({0, 1}, now_);
+  EXPECT_EQ(table_.FirstWaiting(8), (StepRun{2, 1}));
+  table_.Request({2, 1}, now_);
+  EXPECT_EQ(table_.FirstWaiting(8), (StepRun{3, 1}));
+  table_.Request({3, 1}, now_);
+  EXPECT_FALSE(table_.has_waiting());
 }
 
 TEST_F(CallTableTest, WhatTheOnlyCallLosesWaitsToBeRequestedAgain) {

@@ -14,6 +14,7 @@
 #include "client/prefetch/hedge_policy.h"
 #include "client/prefetch/prefetch_loader.h"
 #include "common/logging.h"
+#include "proto/error_detail.h"
 #include "tests/client/prefetch/fake_transport.h"
 
 namespace millrace::prefetch {
@@ -277,6 +278,19 @@ TEST_F(HedgeTest, ASecondAnswerThatCannotBeReadDoesNotSpoilTheFirst) {
     ExpectNext();
     ExpectGoesOn();
   }
+}
+
+TEST_F(HedgeTest, AServerThatCannotReadASampleIsNotLeftOut) {
+  Open();
+  BeLate();
+  ASSERT_NE(second_, 0);
+  fake_->End(second_, WithErrorDetail(absl::DataLossError("no image"),
+                                      MakeErrorDetail("decode")));
+  EXPECT_EQ(loader_->stats().servers, 2);
+  ASSERT_EQ(fake_->calls().count(late_), 1);
+  fake_->Complete(late_);
+  ExpectNext();
+  ExpectGoesOn();
 }
 
 TEST_F(HedgeTest, WhenNoAnswerCanBeReadThatIsTheEnd) {

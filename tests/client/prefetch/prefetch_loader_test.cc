@@ -424,7 +424,10 @@ TEST_F(PrefetchLoaderTest, AnErrorIsFinalNamesTheServerAndKeepsItsDetail) {
   fake_->SendFrame(call);
   ErrorDetail detail = MakeErrorDetail("decode");
   detail.set_shard("part-3");
-  fake_->End(call, WithErrorDetail(absl::DataLossError("no image"), detail));
+  const absl::Status no_image =
+      WithErrorDetail(absl::DataLossError("no image"), detail);
+  fake_->End(call, no_image);
+  fake_->End(CallFor(1), no_image);
   ExpectNext({0, 0});  // what is whole is handed out first
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = loader_->Next().status();
@@ -533,15 +536,71 @@ TEST_F(PrefetchLoaderTest, ARequestThatWasDamagedIsSentAgain) {
   for (uint64_t step = 0; step < 4; ++step) ExpectNext({0, step});
 }
 
-// A sample that cannot be read: every server has the same.
-TEST_F(PrefetchLoaderTest, ALossThatTheServerSpeaksOfIsNotAskedOfAnother) {
-  Open(8, {{1, "data-1:7001", true}, {2, "b", true}});
-  fake_->End(fake_->CallsAt(1)[0],
-             WithErrorDetail(absl::DataLossError("no image"),
-                             MakeErrorDetail("decode")));
-  const absl::Status status = loader_->Next().status();
-  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("no image"));
+absl::Status NoImage() {
+  return WithErrorDetail(absl::DataLossError("no image"),
+                         MakeErrorDetail("decode"));
+}
+
+// The call of a damaged sample ended all others: earlier batches, whole at the
+// server or on the way, were lost.
+TEST_F(PrefetchLoaderTest, TheErrorOfASampleComesBehindAllEarlierBatches) {
+  options_.window = 16;
+  Open(24, {{1, "data-1:7001", true}, {2, "data-2:7001", true}});
+  const CallId first = CallFor(0);
+  const CallId second = CallFor(4);
+  ASSERT_NE(first, second);
+  ASSERT_EQ(fake_->calls().at(second).steps.first_step, 4);
+  ASSERT_EQ(fake_->calls().at(second).steps.step_count, 4);
+  const ServerId server = fake_->calls().at(second).server;
+  // It does not say at which of its steps.
+  ::testing::internal::CaptureStderr();
+  fake_->End(second, NoImage());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("the 4 steps of the request that did not come are "
+                        "requested again, once, each alone, from another"));
+  for (uint64_t step = 4; step < 8; ++step) {
+    EXPECT_EQ(fake_->calls().at(CallFor(step)).steps.step_count, 1);
+    EXPECT_NE(fake_->calls().at(CallFor(step)).server, server);
+  }
+  fake_->End(CallFor(7), NoImage());
+  fake_->Complete(CallFor(5));
+  fake_->End(CallFor(6), NoImage());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(loader_->Next().status()))
+      << "the error came before batch 0, which may still come";
+  for (const auto& [id, call] : fake_->calls()) {
+    EXPECT_LT(call.steps.first_step, 6) << "is requested for nothing";
+  }
+  // A server that is lost: what it owes before the error is requested again.
+  fake_->End(first, absl::UnavailableError("gone"));
+  time_ += absl::Seconds(3);
+  fake_->Tick();
+  CompleteAll();
+  for (uint64_t step = 0; step < 6; ++step) ExpectNext({0, step});
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = loader_->Next().status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(status.message(), HasSubstr("no image"));
+  }
+  EXPECT_TRUE(fake_->calls().empty());
+  EXPECT_EQ(loader_->position(), (Position{0, 6}));
+  ASSERT_TRUE(loader_->Seek({0, 7}).ok());
+  for (uint64_t step = 7; step < 24; ++step) {
+    fake_->Tick();
+    CompleteAll();
+    ExpectNext({0, step});
+  }
+}
+
+// One server's disk may be damaged.
+TEST_F(PrefetchLoaderTest, ASampleThatAnotherServerCanReadIsNoError) {
+  Open(2, {{1, "data-1:7001", true}, {2, "data-2:7001", true}});
+  const CallId call = CallFor(0);
+  const ServerId server = fake_->calls().at(call).server;
+  fake_->End(call, NoImage());
+  EXPECT_NE(fake_->calls().at(CallFor(0)).server, server);
+  CompleteAll();
+  ExpectNext({0, 0});
+  ExpectNext({0, 1});
 }
 
 TEST_F(PrefetchLoaderTest, AServerWhoseAnswersAreDamagedIsAskedEverMoreRarely) {

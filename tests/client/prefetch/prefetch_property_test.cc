@@ -1,13 +1,15 @@
 // Servers that fail, fall silent, refuse, answer late, out of order and twice,
-// at random: what the consumer gets stays the plan's sequence, byte for byte.
-// The transport has a thread of its own, so that ThreadSanitizer sees both
-// sides.
+// at random, and steps that no server can make: what the consumer gets stays
+// the plan's sequence, byte for byte, with an error in place of each damaged
+// step. The transport has a thread of its own, so that ThreadSanitizer sees
+// both sides.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <random>
 #include <set>
@@ -44,9 +46,14 @@ class FakeClock {
 
 class RandomTransport final : public FakeTransport {
  public:
+  // Each server ends a call with DataLoss at a step that `damaged` names.
   RandomTransport(OpenResponse plan, uint32_t seed, int servers,
-                  FakeClock* clock)
-      : FakeTransport(std::move(plan)), random_(seed), clock_(clock) {
+                  FakeClock* clock,
+                  std::function<bool(Position)> damaged = nullptr)
+      : FakeTransport(std::move(plan)),
+        random_(seed),
+        clock_(clock),
+        damaged_(std::move(damaged)) {
     for (int i = 0; i < servers; ++i) {
       servers_.push_back(
           {static_cast<ServerId>(i + 1), absl::StrCat("server-", i), true});
@@ -108,8 +115,16 @@ class RandomTransport final : public FakeTransport {
       if (!call.begun && call.left.size() < call.steps.step_count) {
         const uint64_t step =
             call.steps.first_step + random_() % call.steps.step_count;
-        return SendBatch(id, MakeBatch(plan_, {call.steps.epoch, step}));
+        const Position position = {call.steps.epoch, step};
+        if (damaged_ != nullptr && damaged_(position)) return;
+        return SendBatch(id, MakeBatch(plan_, position));
       }
+    }
+    const Call& next = it->second;
+    if (damaged_ != nullptr && !next.begun && !next.left.empty() &&
+        damaged_({next.steps.epoch, next.left.front()})) {
+      return EndIfThere(id, WithErrorDetail(absl::DataLossError("no image"),
+                                            MakeErrorDetail("decode")));
     }
     if (!SendFrame(id, 1 + random_() % 300)) {
       EndIfThere(id, absl::OkStatus());
@@ -131,6 +146,7 @@ class RandomTransport final : public FakeTransport {
 
   std::mt19937 random_;
   FakeClock* const clock_;
+  const std::function<bool(Position)> damaged_;
   std::set<CallId> silent_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> woken_{false};
@@ -223,10 +239,18 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
     options.allocator = allocator;
   }
   const int slots = ChooseWindow(options, plan.max_payload_bytes());
-  auto loader = NewPrefetchLoader(
-      options, plan,
-      std::make_unique<RandomTransport>(plan, transport_seed, servers, &clock),
-      clock.Now(), [&clock] { return clock.Now(); });
+  // No step, or about one of eight.
+  std::function<bool(Position)> damaged;
+  if (GetParam() % 4 >= 2) {
+    damaged = [](Position at) {
+      return ((at.epoch * 7919 + at.step) * 2654435761u >> 7 & 7) == 0;
+    };
+  }
+  auto loader =
+      NewPrefetchLoader(options, plan,
+                        std::make_unique<RandomTransport>(
+                            plan, transport_seed, servers, &clock, damaged),
+                        clock.Now(), [&clock] { return clock.Now(); });
   ASSERT_TRUE(loader.ok()) << loader.status();
 
   // The consumer holds some batches for a while.
@@ -240,6 +264,16 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
                                           plan.max_payload_bytes(), random));
     }
     absl::StatusOr<HostBatch> batch = (*loader)->Next();
+    if (damaged != nullptr && damaged(expected)) {
+      // Behind all good batches, and in place of none.
+      ASSERT_TRUE(absl::IsDataLoss(batch.status())) << batch.status();
+      ASSERT_EQ((*loader)->position(), expected);
+      ASSERT_TRUE(absl::IsDataLoss((*loader)->Next().status()));
+      if (++expected.step == steps) expected = {expected.epoch + 1, 0};
+      if (expected.epoch == last_epoch) break;
+      ASSERT_TRUE((*loader)->Seek(expected).ok());
+      continue;
+    }
     ASSERT_TRUE(batch.ok()) << batch.status();
     ASSERT_EQ(batch->position, expected);
     held.push_back(*std::move(batch));
@@ -257,7 +291,10 @@ TEST_P(PrefetchPropertyTest, TheSequenceIsExact) {
       ASSERT_TRUE((*loader)->Seek(expected).ok());
     }
   }
-  EXPECT_TRUE(absl::IsOutOfRange((*loader)->Next().status()));
+  const absl::Status end = (*loader)->Next().status();
+  EXPECT_TRUE(absl::IsOutOfRange(end) ||
+              (damaged != nullptr && absl::IsDataLoss(end)))
+      << end;
   const HostLoader::Stats stats = (*loader)->stats();
   EXPECT_EQ(stats.open_slots, held.size());
   if (lends) {

@@ -135,16 +135,37 @@ TEST_F(ReadyQueueTest, DropsBatchesOfAnOldGeneration) {
   EXPECT_EQ(batch->generation, 1);
 }
 
+TEST_F(ReadyQueueTest, AnErrorComesInPlaceOfItsBatch) {
+  Deliver(3);
+  queue_.FailAt(2, absl::InternalError("at 2"));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(queue_.Next().status()))
+      << "batch 0 may still come";
+  Deliver(0);
+  Deliver(1);
+  ExpectNext({0, 0}, 0);
+  ExpectNext({0, 1}, 1);
+  EXPECT_EQ(queue_.Next().status().message(), "at 2");
+}
+
+TEST_F(ReadyQueueTest, OfSeveralErrorsTheOneOfTheLowestBatchCounts) {
+  queue_.FailAt(2, absl::InternalError("at 2"));
+  queue_.FailAt(1, absl::InternalError("at 1"));
+  queue_.FailAt(3, absl::InternalError("at 3"));
+  Deliver(0);
+  ExpectNext({0, 0}, 0);
+  EXPECT_EQ(queue_.Next().status().message(), "at 1");
+}
+
 TEST_F(ReadyQueueTest, AnErrorComesBehindWhatIsWholeAndEndsWithASeek) {
   Deliver(0);
-  queue_.Fail(absl::InternalError("first"));
-  queue_.Fail(absl::InternalError("second"));
+  queue_.FailAt(1, absl::InternalError("first"));
+  queue_.FailAt(1, absl::InternalError("second"));
   ExpectNext({0, 0}, 0);
   EXPECT_EQ(queue_.Next().status().message(), "first");
   EXPECT_EQ(queue_.Next().status().message(), "first");
   ASSERT_TRUE(queue_.Seek(From({0, 1})).ok());
   // An error of the old place comes too late.
-  queue_.Fail(absl::InternalError("third"));
+  queue_.FailAt(0, absl::InternalError("third"));
   queue_.TakeSeek();
   Deliver(0);
   ExpectNext({0, 1}, 0);
