@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from millrace import _millrace, _values, errors
 from millrace._millrace import Tensor
+from millrace._preview import Preview
 from millrace.errors import (AbortedError, AlreadyExistsError, ArgumentError, CancelledError,
                              DataLossError, DeadlineExceededError, Error, FailedPreconditionError,
                              InternalError, InvalidArgumentError, NotFoundError, OutOfRangeError,
@@ -40,6 +41,6 @@ __all__ = [
     "AbortedError", "AlreadyExistsError", "ArgumentError", "BatchInfo", "CancelledError",
     "DataLossError", "Dataset", "DeadlineExceededError", "Error", "FailedPreconditionError",
     "InternalError", "InvalidArgumentError", "Loader", "NotFoundError", "OutOfRangeError",
-    "PermissionDeniedError", "ResourceExhaustedError", "Tensor", "UnauthenticatedError",
+    "PermissionDeniedError", "Preview", "ResourceExhaustedError", "Tensor", "UnauthenticatedError",
     "UnavailableError", "UnimplementedError", "UnknownError", "errors", "set_log_level",
 ]

@@ -19,7 +19,8 @@ import weakref
 from types import TracebackType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import _convert, _millrace, _pipeline, _ranks, _refused, _settings, _state, _values
+from millrace import (_convert, _millrace, _pipeline, _preview, _ranks, _refused, _settings, _state,
+                      _values)
 from millrace._position import Position, Progress
 from millrace.errors import (CancelledError, FailedPreconditionError, InternalError,
                              InvalidArgumentError, NotFoundError)
@@ -633,17 +634,40 @@ class Loader:
           InvalidArgumentError: a step past the end of its epoch.
         """
         self._check_usable()
-        position = self._position(epoch, step)
-        rank, world_size = self._rank_and_world_size()
-        # A plain Loader, whatever this class is: a subclass may iterate in another way.
-        other = Loader(**dict(self._arguments, names=self._arguments["names"] or None,
-                              pipeline=None, window=2, batch_size=None,
-                              global_batch_size=self.global_batch_size, rank=rank,
-                              world_size=world_size))
-        other._pipeline = self._pipeline
-        other._progress = Progress(position)
-        with other:
+        with self._beside(self._position(epoch, step)) as other:
             return next(iter(other))
+
+    def _beside(self, position: Position, **changes: Any) -> Loader:
+        """Another loader, which begins at the position: of the same batches, unless `changes` are
+        arguments that say otherwise."""
+        rank, world_size = self._rank_and_world_size()
+        arguments = dict(self._arguments, names=self._arguments["names"] or None, pipeline=None,
+                         window=2, batch_size=None, global_batch_size=self.global_batch_size,
+                         rank=rank, world_size=world_size)
+        # A plain Loader, whatever this class is: a subclass may iterate in another way.
+        other = Loader(**{**arguments, **changes})
+        if "pipeline" not in changes:
+            other._pipeline = self._pipeline
+        other._progress = Progress(position)
+        return other
+
+    def preview(self, epoch: int = 0, step: int = 0, samples: int = 8, *,
+                field: str | None = None) -> _preview.Preview:
+        """Samples of this rank's batch of any position before and after the pipeline, with what was
+        drawn for each. A notebook shows the pictures; `print()` writes the text, `.save("a.png")`
+        and `.image` have the pictures alone. The iteration of this loader is not disturbed.
+
+        Args:
+          samples: the first rows of the batch, at most so many.
+          field: the image to show. None: the first one.
+
+        Raises:
+          InvalidArgumentError: a step past the end of its epoch, or no such image.
+        """
+        self._check_usable()
+        samples = _values.whole_number("samples", samples, 1)
+        _values.optional_text("field", field)
+        return _preview.make(self, self._position(epoch, step), samples, field)
 
     def explain(self, epoch: int, step: int) -> dict[str, Any]:
         """What was drawn for each sample of this rank's batch at a position, and where the sample is

@@ -18,6 +18,8 @@ with loader:
     steps: int = len(loader)
     state: dict[str, object] = loader.state_dict()
     info: millrace.BatchInfo | None = loader.last_batch
+    shown: millrace.Preview = loader.preview(0, 3, samples=4)
+    shown.save("sheet.png")
 try:
     loader.open()
 except millrace.DataLossError as error:
