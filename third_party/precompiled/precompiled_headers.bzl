@@ -33,7 +33,7 @@ def _precompiled_headers_impl(ctx):
     # the optimised build only that of shared libraries is, which hold no tests.
     pic = [True]
     if ctx.var["COMPILATION_MODE"] == "opt":
-        pic = [False] if ctx.attr.testonly else [False, True]
+        pic = [False] if ctx.attr.testonly or ctx.attr.programs_only else [False, True]
     if "clang" in toolchain.compiler:
         # clang notes the absolute path of its input, so it cannot be a file of
         # the sandbox: an empty header of libc. Nor may the times of the headers
@@ -51,6 +51,7 @@ def _precompiled_headers_impl(ctx):
             for use_pic in pic
         }
 
+    context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
     for use_pic, output in outputs.items():
         variables = cc_common.create_compile_variables(
             feature_configuration = features,
@@ -58,6 +59,9 @@ def _precompiled_headers_impl(ctx):
             source_file = source,
             output_file = output.path,
             user_compile_flags = flags + ["-x", "c++-header"],
+            include_directories = context.includes,
+            quote_include_directories = context.quote_includes,
+            system_include_directories = context.system_includes,
             use_pic = use_pic,
         )
         ctx.actions.run(
@@ -75,7 +79,7 @@ def _precompiled_headers_impl(ctx):
                 action_name = _ACTION,
                 variables = variables,
             ),
-            inputs = depset([header], transitive = [toolchain.all_files]),
+            inputs = depset([header], transitive = [toolchain.all_files, context.headers]),
             outputs = [output],
             mnemonic = "CppPrecompile",
         )
@@ -88,7 +92,14 @@ precompiled_headers = rule(
     attrs = {
         "headers": attr.string_list(
             mandatory = True,
-            doc = "Headers of installed packages, as an #include names them.",
+            doc = "Headers of installed packages or of `deps`, as an #include names them.",
+        ),
+        "deps": attr.label_list(
+            providers = [CcInfo],
+            doc = "Libraries whose headers they are.",
+        ),
+        "programs_only": attr.bool(
+            doc = "No shared library of the optimised build has such sources.",
         ),
         "copts": attr.string_list(
             doc = "Flags of the sources beyond those of the configuration.",
