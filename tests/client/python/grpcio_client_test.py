@@ -194,6 +194,13 @@ assert compare(client_of().batches(1), of_the_package(1)) == 41
 assert compare(client_of(window=1).batches(2, 37), of_the_package(2, 37)) == 4
 assert compare(client_of(window=100).batches(0, 21), of_the_package(0, 21)) == 20
 assert list(client_of().batches(0, 41)) == []
+# An iteration that is left early ends its calls.
+client = client_of()
+batches = client.batches(0)
+next(batches)
+batches.close()
+assert not client.calls and not any(server.calls for server in client.servers)
+assert compare(client.batches(0, 40), of_the_package(0, 40)) == 1
 """)
 
     def test_types_layouts_and_ranks(self):
@@ -257,17 +264,6 @@ end = time.monotonic() + 20
 while not again.requests and time.monotonic() < end:
     assert compare(client.batches(0, 31), expected) == 10
 assert again.requests, "the server is not used again"
-""", proxy=True)
-
-    def test_a_stopped_iteration_ends_its_calls(self):
-        self._output_of("""
-proxy = Proxy()
-client = client_of(proxy.address)
-batches = client.batches(0)
-next(batches)
-batches.close()
-assert not client.calls and not any(server.calls for server in client.servers)
-assert compare(client.batches(0), of_the_package(0)) == 41
 """, proxy=True)
 
     def test_a_checkpoint_of_another_plan_is_refused(self):
