@@ -209,7 +209,7 @@ for opened in (False, True):
     for act in (one.open, lambda: one.seek(0), lambda: one.set_epoch(1), one.__enter__,
                 lambda: one.sampler.set_epoch(1), lambda: one.load_state_dict(state),
                 lambda: one.load_state_dict({}), lambda: one.replay(0, 0),
-                lambda: one.explain(0, 0), lambda: next(iter(one))):
+                lambda: one.explain(0, 0), one.preview, lambda: next(iter(one))):
         refused(act, millrace.CancelledError, "closed")
     refused(lambda: pickle.dumps(one), millrace.FailedPreconditionError, "closed loader")
     one.stats(), repr(one)
@@ -228,7 +228,7 @@ if child == 0:
         for act in (one.open, lambda: one.seek(0), lambda: one.set_epoch(1), one.state_dict,
                     lambda: one.load_state_dict(state), one.__enter__, one.stats,
                     lambda: one.replay(0, 0), lambda: one.explain(0, 0), lambda: len(one),
-                    lambda: next(it), one.where_the_time_went):
+                    one.preview, lambda: next(it), one.where_the_time_went):
             refused(act, millrace.FailedPreconditionError, "fork")
     except BaseException as error:
         print(repr(error), file=sys.stderr, flush=True)
