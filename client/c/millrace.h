@@ -220,8 +220,8 @@ MILLRACE_API void millrace_options_free(millrace_options* options);
 
 /* Sets one option; a second value replaces the first. INVALID_ARGUMENT: there
  * is no option of that name (the error names the nearest one), the value does
- * not parse or is not UTF-8. Values that contradict each other are refused by
- * millrace_loader_open(). */
+ * not parse or is not UTF-8. Values that are impossible together are refused by
+ * millrace_options_validate() and millrace_loader_open(). */
 MILLRACE_API millrace_status millrace_options_set(millrace_options* options,
                                                   const char* name,
                                                   const char* value,
@@ -231,6 +231,13 @@ MILLRACE_API millrace_status millrace_options_set_int(millrace_options* options,
                                                       const char* name,
                                                       int64_t value,
                                                       millrace_error** error);
+
+/* Checks the options as millrace_loader_open() does. Asks no server and starts
+ * no thread; works in a forked child, too. INVALID_ARGUMENT: options that are
+ * missing, impossible or contradict each other. What only the servers know,
+ * such as the names of datasets, is not checked. */
+MILLRACE_API millrace_status millrace_options_validate(
+    const millrace_options* options, millrace_error** error);
 
 /* The options of this release: name number `index`, NULL past the last. Never
  * freed. */
