@@ -59,7 +59,8 @@ static PyMethodDef methods[] = {
     {"set_log_level", SetLogLevel, METH_O,
      "\"debug\", \"info\", \"warning\" or \"error\", for the whole process."},
     {"check_options", CheckOptions, METH_O,
-     "check_options(settings): checks options of the C interface, {name: value}, "
+     "check_options(settings): checks options of the C interface, {name: "
+     "value}, "
      "as opening a loader does, without a server."},
     {NULL, NULL, 0, NULL}};
 
