@@ -1,8 +1,9 @@
 /* Millrace's client as a plain C interface: batches of data servers for any
  * language that can call C. It knows neither libtorch nor CUDA nor Python.
  *
- * What it is not: client/loader.h is the C++ interface with tensors of
- * libtorch. server/operators/millrace_operator.h is for plug-ins of a server.
+ * What it is not: millrace.hpp is the same for C++, and client/loader.h the
+ * C++ interface with tensors of libtorch on a device.
+ * server/operators/millrace_operator.h is for plug-ins of a server.
  *
  * C11, usable from C++. Nothing but what is declared here crosses the border:
  * no C++ type, no exception, no callback. No thread of the library ever calls
