@@ -103,8 +103,11 @@ def build(arguments, work):
 
 def name_of(path):
     """The folder in a package under any name."""
-    with tarfile.open(path) as archive:
-        first = archive.next()
+    try:
+        with tarfile.open(path) as archive:
+            first = archive.next()
+    except tarfile.TarError:
+        first = None
     if first is None or not first.name.startswith("millrace-"):
         raise PortableError(f"{path} is no package of Millrace")
     return first.name.split("/")[0]
@@ -133,8 +136,7 @@ def main(argv):
         with tempfile.TemporaryDirectory() as work:
             for line in build(arguments, work):
                 print(line)
-    except (PortableError, graft_libraries.GraftError, ElfError, OSError,
-            tarfile.TarError) as error:
+    except (PortableError, graft_libraries.GraftError, ElfError, OSError) as error:
         print(f"build_package.py: {error}", file=sys.stderr)
         return 1
     return 0

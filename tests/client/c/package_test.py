@@ -194,8 +194,7 @@ class Programs(_Case):
         document = _read("docs/package.md")
         configure = re.findall(r"^    (cmake -S .*)$", document, re.MULTILINE)
         (build,) = set(re.findall(r"^    (cmake --build .*)$", document, re.MULTILINE))
-        (command,) = [line for line in configure if ("TORCH_FOLDER" in line) == with_torch and
-                      "WITH_TORCH" not in line]
+        (command,) = [line for line in configure if ("TORCH_FOLDER" in line) == with_torch]
         folder = os.path.join(self.work, "with_torch" if with_torch else "without")
         for line in (command, build):
             line = re.sub(r"TORCH_FOLDER=\$\(.*\)$", f"TORCH_FOLDER={_torch_folder()}", line)
