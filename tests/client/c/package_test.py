@@ -206,7 +206,8 @@ class Programs(_Case):
         return folder
 
     def run_program(self, *words):
-        return _run(*words, timeout=120, env={})
+        # One thread: others would spin while a busy machine runs something else.
+        return _run(*words, timeout=300, env={"OMP_NUM_THREADS": "1"})
 
     def test_the_document_shows_the_programs(self):
         blocks = re.findall(r"^```c\+\+\n(.*?)^```$", _read("docs/package.md"),
@@ -234,7 +235,7 @@ class Programs(_Case):
                          [(epoch, step) for epoch in "01"
                           for step in range(dataset.SAMPLES // 64)])
         # Ten classes and no weights yet: log(10).
-        self.assertAlmostEqual(float(steps[0][2]), 2.302585, places=5)
+        self.assertAlmostEqual(float(steps[0][2]), 2.302585, delta=1e-4)
         ran = self.run_program(program, self.endpoint, "letters", "mnist")
         self.assertEqual(ran.returncode, 1)
         self.assertIn("NOT_FOUND: ", ran.stderr)
