@@ -1,6 +1,6 @@
 // Tensors of libtorch from the batches of millrace.hpp, with the libtorch of
-// the program: any release from 2.1 on, of either C++ ABI, because nothing of
-// libtorch crosses the border of libmillrace.so.
+// the program, of either C++ ABI: nothing of libtorch crosses the border of
+// libmillrace.so. docs/package.md names the releases that were tried.
 //
 // Header-only. Functions without state; safe from any thread. A tensor that
 // views a batch keeps its memory, also after the loader is gone; the loader

@@ -1,5 +1,6 @@
 // Trains a linear classifier of 28 x 28 images on the batches of Millrace's
-// data servers, with the package for C and C++ and a libtorch of any release.
+// data servers, with the package for C and C++ and a libtorch of the program's
+// own.
 //
 //   train_linear HOST:PORT[,HOST:PORT...] DATASET PRESET
 
