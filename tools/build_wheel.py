@@ -24,7 +24,6 @@ tag of the wheel promises, a library whose licence is not found.
 
 import argparse
 import os
-import re
 import sys
 import tempfile
 import zipfile
@@ -33,9 +32,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
 import graft_libraries  # noqa: E402  (the path is set above)
+import portable_files  # noqa: E402
 import wheel_file  # noqa: E402
 from elf_file import ElfError, ElfFile  # noqa: E402
-from wheel_file import Wheel, WheelError  # noqa: E402
+from portable_files import PortableError  # noqa: E402
+from wheel_file import Wheel  # noqa: E402
 
 _CLIENT_TAG = f"cp311-abi3-{wheel_file.PLATFORM}"
 _SERVER_TAG = f"py3-none-{wheel_file.PLATFORM}"
@@ -48,57 +49,35 @@ _COMMON = [
 ]
 
 
-def read_version(header):
-    with open(header, encoding="utf-8") as file:
-        found = re.search(r'kMillraceVersion\[\] = "([^"]+)"', file.read())
-    if not found:
-        raise WheelError(f"{header} has no kMillraceVersion")
-    return found[1]
-
-
 def check_extension(path):
     """It finds our library in its folder, and needs none of the machine but the run-time."""
     elf = ElfFile(path)
-    wheel_file.check_levels(path, elf.needed_versions)
+    portable_files.check_levels(path, elf.needed_versions)
     for needed in elf.needed:
         if needed != "libmillrace.so.1" and not graft_libraries.BASE.match(needed):
-            raise WheelError(f"{path} needs {needed}")
+            raise PortableError(f"{path} needs {needed}")
     if elf.search_path != "$ORIGIN/_libs":
-        raise WheelError(f"{path} looks for libraries in '{elf.search_path}'")
+        raise PortableError(f"{path} looks for libraries in '{elf.search_path}'")
     exported = sorted({symbol.name for symbol in elf.exports()})
     if exported != ["PyInit__millrace"]:
-        raise WheelError(f"{path} exports {exported}")
-
-
-def _graft(files, work, salt, patchelf):
-    """(folder with the files and their libraries, licences of the libraries, report)."""
-    libraries = [path for name, path in sorted(graft_libraries.find_libraries(files).items())
-                 if not graft_libraries.BASE.match(name)]
-    # Stripped copies lie elsewhere than where they find Arrow.
-    os.environ["LD_LIBRARY_PATH"] = ":".join(sorted({
-        os.path.dirname(path) for path in libraries if not path.startswith(("/lib", "/usr/lib"))}))
-    copies = [wheel_file.strip_copy(file, os.path.join(work, "stripped")) for file in files]
-    grafted = os.path.join(work, "grafted")
-    report = graft_libraries.graft(copies, grafted, "millrace_*", salt, patchelf)
-    for name in os.listdir(grafted):
-        wheel_file.check_levels(name, ElfFile(os.path.join(grafted, name)).needed_versions)
-    return grafted, wheel_file.find_licenses(libraries), report
+        raise PortableError(f"{path} exports {exported}")
 
 
 def _add_folder(wheel, folder, place):
     for name in sorted(os.listdir(folder)):
-        wheel.add(f"{place}/{name}", wheel_file.read_bytes(os.path.join(folder, name)),
+        wheel.add(f"{place}/{name}", portable_files.read_bytes(os.path.join(folder, name)),
                   executable=True)
 
 
 def _build_client(arguments, work, version, description):
-    extension = wheel_file.strip_copy(arguments.extension, os.path.join(work, "extension"))
+    extension = portable_files.strip_copy(arguments.extension, os.path.join(work, "extension"))
     check_extension(extension)
-    grafted, licenses, report = _graft([arguments.library], work, "wheel", arguments.patchelf)
+    grafted, licenses, report = portable_files.graft([arguments.library], work, "wheel",
+                                                     arguments.patchelf)
     wheel = Wheel(arguments.output, "millrace", version, _CLIENT_TAG)
     for module in sorted(arguments.modules):
-        wheel.add(f"millrace/{os.path.basename(module)}", wheel_file.read_bytes(module))
-    wheel.add("millrace/_millrace.abi3.so", wheel_file.read_bytes(extension), executable=True)
+        wheel.add(f"millrace/{os.path.basename(module)}", portable_files.read_bytes(module))
+    wheel.add("millrace/_millrace.abi3.so", portable_files.read_bytes(extension), executable=True)
     _add_folder(wheel, grafted, "millrace/_libs")
     wheel.finish([
         "Summary: Batches for training that data servers decode and augment",
@@ -122,10 +101,11 @@ def _build_client(arguments, work, version, description):
 
 def _build_server(arguments, work, version, description):
     programs = sorted(os.path.basename(path) for path in arguments.program)
-    grafted, licenses, report = _graft(arguments.program, work, "server", arguments.patchelf)
+    grafted, licenses, report = portable_files.graft(arguments.program, work, "server",
+                                                     arguments.patchelf)
     wheel = Wheel(arguments.output, "millrace_server", version, _SERVER_TAG)
     for module in sorted(arguments.modules):
-        wheel.add(f"millrace_server/{os.path.basename(module)}", wheel_file.read_bytes(module))
+        wheel.add(f"millrace_server/{os.path.basename(module)}", portable_files.read_bytes(module))
     _add_folder(wheel, grafted, "millrace_server/bin")
     wheel.finish([
         "Summary: Data servers that decode and augment training data, and their tools",
@@ -140,14 +120,13 @@ def _build_server(arguments, work, version, description):
 
 def build(arguments, work):
     """Returns the lines of the report."""
-    version = read_version(arguments.version)
+    version = portable_files.read_version(arguments.version)
     with open(arguments.description, encoding="utf-8") as file:
         description = file.read()
     make = _build_client if arguments.what == "client" else _build_server
     report = make(arguments, work, version, description)
     size = os.path.getsize(arguments.output)
-    return [line for line in report if not line.startswith("copied ")] + [
-        f"{wheel_file.name_of(arguments.output)}: {size / 1e6:.1f} MB"]
+    return report + [f"{wheel_file.name_of(arguments.output)}: {size / 1e6:.1f} MB"]
 
 
 def _parse(argv):
@@ -175,7 +154,7 @@ def main(argv):
         with tempfile.TemporaryDirectory() as work:
             for line in build(arguments, work):
                 print(line)
-    except (WheelError, graft_libraries.GraftError, ElfError, OSError,
+    except (PortableError, graft_libraries.GraftError, ElfError, OSError,
             zipfile.BadZipFile) as error:
         print(f"build_wheel.py: {error}", file=sys.stderr)
         return 1

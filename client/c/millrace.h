@@ -1,8 +1,9 @@
 /* Millrace's client as a plain C interface: batches of data servers for any
  * language that can call C. It knows neither libtorch nor CUDA nor Python.
  *
- * What it is not: client/loader.h is the C++ interface with tensors of
- * libtorch. server/operators/millrace_operator.h is for plug-ins of a server.
+ * What it is not: millrace.hpp is the same for C++, and client/loader.h the
+ * C++ interface with tensors of libtorch on a device.
+ * server/operators/millrace_operator.h is for plug-ins of a server.
  *
  * C11, usable from C++. Nothing but what is declared here crosses the border:
  * no C++ type, no exception, no callback. No thread of the library ever calls
@@ -220,8 +221,8 @@ MILLRACE_API void millrace_options_free(millrace_options* options);
 
 /* Sets one option; a second value replaces the first. INVALID_ARGUMENT: there
  * is no option of that name (the error names the nearest one), the value does
- * not parse or is not UTF-8. Values that contradict each other are refused by
- * millrace_loader_open(). */
+ * not parse or is not UTF-8. Values that are impossible together are refused by
+ * millrace_options_validate() and millrace_loader_open(). */
 MILLRACE_API millrace_status millrace_options_set(millrace_options* options,
                                                   const char* name,
                                                   const char* value,
@@ -231,6 +232,13 @@ MILLRACE_API millrace_status millrace_options_set_int(millrace_options* options,
                                                       const char* name,
                                                       int64_t value,
                                                       millrace_error** error);
+
+/* Checks the options as millrace_loader_open() does. Asks no server and starts
+ * no thread; works in a forked child, too. INVALID_ARGUMENT: options that are
+ * missing, impossible or contradict each other. What only the servers know,
+ * such as the names of datasets, is not checked. */
+MILLRACE_API millrace_status millrace_options_validate(
+    const millrace_options* options, millrace_error** error);
 
 /* The options of this release: name number `index`, NULL past the last. Never
  * freed. */

@@ -276,6 +276,14 @@ millrace_status millrace_options_set_int(millrace_options* options,
   });
 }
 
+millrace_status millrace_options_validate(const millrace_options* options,
+                                          millrace_error** error) {
+  return millrace::c::Guarded(error, [&]() -> absl::Status {
+    MR_RETURN_IF_ERROR(millrace::c::CheckArgument(options, "options"));
+    return millrace::c::MakeLoadRequest(options->values).status();
+  });
+}
+
 size_t millrace_option_count(void) { return std::size(millrace::c::kOptions); }
 
 const char* millrace_option_name(size_t index) {

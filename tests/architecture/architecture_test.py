@@ -20,6 +20,7 @@ class SourceTree(unittest.TestCase):
         found = scan.sources(_workspace())
         self.assertIn("client/loader.h", found)
         self.assertIn("server/pipeline/engine.h", found)
+        self.assertIn("client/c/millrace.hpp", found)
 
     def test_no_room_includes_a_room_it_must_not_know(self):
         self.assertEqual(scan.include_mistakes(_workspace()), [])

@@ -61,7 +61,9 @@ HEADERS = [
     ("libtorch", r"(torch|ATen|c10|c10d|caffe2)/.*",
      ["client/loader.h", "client/loader.cc", "client/data_loader_impl.h",
       "client/data_loader_impl.cc", "client/torch/", "trainer/", "docs/example/", "tests/client/",
-      "tests/gpu/", "tests/trainer/", "tests/bench/memory_train.cc"]),
+      "tests/gpu/", "tests/trainer/", "tests/bench/memory_train.cc",
+      # Compiled by programs alone, with a libtorch of theirs.
+      "client/c/millrace_torch.hpp"]),
     ("gloo", r"gloo/.*", ["trainer/ddp/"]),
     ("LMDB", r"lmdb\.h", ["server/storage/lmdb/", "tests/server/storage/"]),
     ("Arrow", r"(arrow|parquet)/.*", ["server/storage/parquet/", "tests/server/storage/"]),
@@ -92,7 +94,8 @@ NAMESPACES = {
     "server/operators/": "operators", "server/pipeline/": "pipeline", "server/plan/": "plan",
     "server/rpc/": "rpc", "server/storage/": "storage",
     # The public headers.
-    "client/": "", "client/prefetch/batch_info.h": "", "client/prefetch/host_loader.h": "",
+    "client/": "", "client/c/millrace.hpp": "", "client/c/millrace_torch.hpp": "",
+    "client/prefetch/batch_info.h": "", "client/prefetch/host_loader.h": "",
     "client/prefetch/loader_options.cc": "", "client/prefetch/loader_options.h": "",
     "client/audit/": "audit", "client/batch_files/": "batch_files", "client/c/": "c",
     "client/cli/": "cli",

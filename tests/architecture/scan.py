@@ -27,7 +27,7 @@ def sources(root):
         for parent, folders, names in os.walk(os.path.join(root, top)):
             folders.sort()
             found += [os.path.relpath(os.path.join(parent, name), root)
-                      for name in names if name.endswith((".h", ".cc"))]
+                      for name in names if name.endswith((".h", ".hpp", ".cc"))]
     return sorted(found)
 
 

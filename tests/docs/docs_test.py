@@ -37,7 +37,7 @@ class Documents(unittest.TestCase):
                      "docs/articles.md", "docs/performance.md", "docs/scaling.md", "docs/transforms.md",
                      "docs/order.md", "docs/images.md", "docs/extending.md",
                      "docs/training.md",
-                     "docs/client.md", "docs/python.md",
+                     "docs/client.md", "docs/package.md", "docs/python.md",
                      "deploy/README.md"):
             self.assertIn(name, names)
 

@@ -57,12 +57,14 @@ bool Run(const uint8_t* data, size_t size) {
     all = all && status == MILLRACE_STATUS_OK;
     CheckError(status, error);
   }
+  millrace_error* error = nullptr;
+  const millrace_status valid =
+      millrace_options_validate(options.get(), &error);
+  CheckError(valid, error);
   const absl::StatusOr<c::LoadRequest> request =
       c::MakeLoadRequest(options->values);
-  if (!request.ok()) {
-    MR_CHECK(absl::IsInvalidArgument(request.status())) << request.status();
-    return false;
-  }
+  MR_CHECK(request.ok() == (valid == MILLRACE_STATUS_OK)) << request.status();
+  if (!request.ok()) return false;
   // What the rest of the client relies on.
   MR_CHECK(request->options.Validate().ok());
   MR_CHECK(request->options.spec.batch_size() > 0);

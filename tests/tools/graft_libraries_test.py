@@ -13,8 +13,8 @@ import elf_file
 import graft_libraries
 import worker
 
-_SHIM = "tests/tools/one_process/libmillrace_shim.so"
-_PROTOBUF_USER = "tests/tools/one_process/protobuf_user"
+_CLIENT = "client/c/lib/libmillrace.so.1"
+_PROTOBUF_USER = "tests/tools/protobuf_user"
 _PATCHELF = os.path.abspath("external/patchelf/bin/patchelf")
 
 
@@ -35,18 +35,18 @@ class Grafted(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.output = os.path.join(cls.folder.name, "grafted")
-        result = _graft(cls.output, _SHIM)
+        result = _graft(cls.output, _CLIENT)
         if result.returncode != 0:
             raise AssertionError(result.stderr)
         cls.report = result.stdout
-        cls.library = os.path.join(cls.output, os.path.basename(_SHIM))
+        cls.library = os.path.join(cls.output, os.path.basename(_CLIENT))
         cls.server = subprocess.Popen(
             ["server/millrace-server", "--synthetic_only", "--listen=127.0.0.1:0"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         cls.addClassCleanup(cls._stop)
         cls.endpoint = cls.server.stdout.readline().removeprefix("listening on ").strip()
         # Of the library as it is linked, in a process without another protobuf.
-        cls.digest = cls._epoch_digest(_SHIM)
+        cls.digest = cls._epoch_digest(_CLIENT)
 
     @classmethod
     def _stop(cls):
@@ -58,7 +58,7 @@ class Grafted(unittest.TestCase):
     def _epoch_digest(cls, library):
         result = _run(sys.executable, "-B", worker.__file__, f"--library={os.path.abspath(library)}",
                       f"--endpoint={cls.endpoint}", "--seconds=0", "millrace")
-        found = re.search(r"^epochs [1-9]\d* digest (\w{16})$", result.stdout, re.M)
+        found = re.search(r"^epochs [1-9]\d* digest (\w{8})$", result.stdout, re.M)
         if result.returncode != 0 or not found:
             raise AssertionError(f"{library}: {result.stdout} {result.stderr}")
         return found[1]
@@ -67,7 +67,7 @@ class Grafted(unittest.TestCase):
         return _run(_PROTOBUF_USER, os.path.abspath(library), self.endpoint, worker.SPEC)
 
     def test_without_a_graft_the_two_clash(self):
-        result = self._in_a_user_of_protobuf(_SHIM)
+        result = self._in_a_user_of_protobuf(_CLIENT)
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("File already exists in database", result.stderr)
 
@@ -81,23 +81,25 @@ class Grafted(unittest.TestCase):
 
     def test_grafts_of_two_salts_live_in_one_process(self):
         other = os.path.join(self.folder.name, "salted")
-        result = _graft(other, "--salt=other", _SHIM)
+        result = _graft(other, "--salt=other", _CLIENT)
         self.assertEqual(result.returncode, 0, result.stderr)
         code = ("import sys; sys.path.insert(0, sys.argv[1]); import worker\n"
                 "loaders = [worker.Millrace(path, sys.argv[2], sys.argv[3]) for path in sys.argv[4:]]\n"
                 "for loader in loaders * 2: loader()\n")
         result = _run(sys.executable, "-B", "-c", code, os.path.dirname(worker.__file__),
                       self.endpoint, self.digest, self.library,
-                      os.path.join(other, os.path.basename(_SHIM)))
+                      os.path.join(other, os.path.basename(_CLIENT)))
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_the_library_exports_its_interface_alone(self):
         names = {s.name for s in elf_file.ElfFile(self.library).exports()}
-        self.assertEqual(names, {"millrace_shim_open", "millrace_shim_next", "millrace_shim_close"})
+        self.assertEqual(names, {s.name for s in elf_file.ElfFile(_CLIENT).exports()})
+        self.assertIn("millrace_loader_open", names)
+        self.assertEqual({name for name in names if not name.startswith("millrace_")}, set())
 
     def test_every_other_export_has_the_prefix(self):
         tag = re.search(r"hash (\w{8})$", self.report, re.M)[1]
-        libraries = [name for name in os.listdir(self.output) if name != os.path.basename(_SHIM)]
+        libraries = [name for name in os.listdir(self.output) if name != os.path.basename(_CLIENT)]
         self.assertIn(f"libprotobuf-{tag}.so.32", libraries)
         unique = 0
         for name in libraries:
@@ -117,12 +119,12 @@ class Grafted(unittest.TestCase):
                 self.assertRegex(name, graft_libraries.BASE)
 
     def test_the_report_says_what_was_done(self):
-        self.assertIn("copied libmillrace_shim.so\n", self.report)
+        self.assertIn("copied libmillrace.so.1\n", self.report)
         self.assertRegex(self.report, r"renamed \d{5} symbols to mr\w{8}_NAME \(definitions: .*UNIQUE")
         self.assertRegex(self.report, r"needs CXXABI [\d.]+, GLIBC 2\.\d+, GLIBCXX 3\.4\.\d+\n$")
 
     def test_the_folder_must_be_empty(self):
-        result = _graft(self.output, _SHIM)
+        result = _graft(self.output, _CLIENT)
         self.assertEqual(result.returncode, 1)
         self.assertIn(f"{self.output} is not empty", result.stderr)
 
@@ -135,7 +137,7 @@ class Refused(unittest.TestCase):
         self.folder = folder.name
         self.output = os.path.join(self.folder, "grafted")
         # Needs only a few small libraries, and exports all it has.
-        libraries = graft_libraries.find_libraries([_SHIM])
+        libraries = graft_libraries.find_libraries([_CLIENT])
         self.small = next(path for name, path in libraries.items() if name.startswith("libabsl_strings.so"))
 
     def _error_of(self, *arguments, **options):

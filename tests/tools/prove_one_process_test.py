@@ -59,7 +59,7 @@ class Bindings(unittest.TestCase):
             self._count([(self._OURS, "/lib/x86_64-linux-gnu/libc.so.6", "malloc"),
                          (self._OURS, "/tmp/grafted/libprotobuf-1.so.32", "mr1_f"),
                          (self._TENSORFLOW, self._TENSORFLOW, "g"),
-                         ("/env/_ctypes.so", "/tmp/grafted/libmillrace_shim.so", "millrace_shim_open")],
+                         ("/env/_ctypes.so", "/tmp/grafted/libmillrace.so.1", "millrace_loader_open")],
                         "/tmp/grafted/"), {})
 
     def test_templates_of_libstdcxx_are_counted_apart(self):

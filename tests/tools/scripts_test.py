@@ -7,7 +7,8 @@ import tempfile
 import unittest
 
 _SCRIPTS = ["setup", "build", "build-wheel", "test", "quickstart", "articles", "bench-adapt", "bench-fairness",
-            "bench-link", "bench-peers", "bench-python", "bench-two-servers", "chaos", "fuzz", "prove-one-process"]
+            "bench-link", "bench-peers", "bench-python", "bench-two-servers", "chaos", "fuzz", "package",
+            "prove-one-process"]
 
 
 def _run(script, *arguments, **environment):

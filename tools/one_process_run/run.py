@@ -3,7 +3,7 @@
     run.py --python=FILE --server=FILE --plain=FILE --grafted=FILE
            [--seconds=N] [--quick] [--only=TEXT] [--may_survive]
 
-    --plain     libmillrace_shim.so as it is linked, against the machine's libraries
+    --plain     libmillrace.so.1 as it is linked, against the machine's libraries
     --grafted   its graft (tools/graft_libraries.py)
     --seconds   traffic of each order of imports (default 30)
     --quick     5 orders instead of 20
@@ -101,7 +101,7 @@ class Matrix:
 
 # The libraries that the client needs, under Debian's names.
 _DEBIAN = re.compile(r"^/(usr/)?lib/.*/(libgrpc|libgpr|libprotobuf|libabsl_|libupb|libre2|"
-                     r"libaddress_sorting|libcares|libzstd)|libmillrace_shim\.so$")
+                     r"libaddress_sorting|libcares|libzstd)|libmillrace\.so\.1$")
 # Python's own modules use the machine's OpenSSL and zlib, as the plain library does.
 _RUNTIME = re.compile(r"/(libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|ld-linux-x86-64|"
                       r"libssl|libcrypto|libz)\.so")

@@ -4,6 +4,7 @@ traffic of each as soon as it is imported, and checks every result.
     worker.py --library=FILE --endpoint=HOST:PORT --seconds=N [--digest=HEX]
               [--leave_open] PACKAGE...
 
+    --library     libmillrace.so.1
     PACKAGE       millrace, torch, tensorflow, pyarrow or grpc, in the order of the
                   imports; with a "!" at its end its libraries are loaded with
                   RTLD_GLOBAL, as some programs do
@@ -21,6 +22,7 @@ import sys
 import threading
 import time
 import traceback
+import zlib
 
 # 40 batches of 0.6 MB.
 SPEC = """
@@ -42,55 +44,83 @@ def _expect(what, got, wanted):
 # result. The function is called again and again, in a thread of its own.
 
 
+class _BatchInfo(ctypes.Structure):
+    """millrace_batch_info of client/c/millrace.h."""
+
+    _fields_ = [("struct_size", ctypes.c_uint32), ("tensor_count", ctypes.c_uint32)] + [
+        (name, ctypes.c_uint64) for name in ("epoch", "step", "rows", "local_valid", "global_valid",
+                                             "first_position", "generation")] + [
+        ("data", ctypes.c_void_p), ("bytes", ctypes.c_uint64), ("payload_xxh3", ctypes.c_uint64)]
+
+
+_OK, _INVALID_ARGUMENT, _OUT_OF_RANGE = 0, 3, 11  # MILLRACE_STATUS_...
+
+
 class Millrace:
     """Receives an epoch for each call: opens, reads, closes."""
 
     def __init__(self, library, endpoint, digest):
         self._library = ctypes.CDLL(library)  # RTLD_LOCAL, as Python loads extensions
-        self._library.millrace_shim_open.restype = ctypes.c_void_p
-        self._endpoint = endpoint.encode()
-        self._error = ctypes.create_string_buffer(4096)
+        self._library.millrace_options_new.restype = ctypes.c_void_p
+        self._library.millrace_error_message.restype = ctypes.c_char_p
+        self._endpoint = endpoint
         self.digest = digest
         self.epochs = 0
 
-    def _open(self, spec, epochs=1):
-        return self._library.millrace_shim_open(
-            self._endpoint, spec.encode(), ctypes.c_uint64(epochs), self._error, ctypes.c_uint64(4096))
+    def _call(self, name, *arguments):
+        """The status, and the sentence of an error."""
+        error = ctypes.c_void_p()
+        status = getattr(self._library, name)(*arguments, ctypes.byref(error))
+        message = self._library.millrace_error_message(error).decode() if error else ""
+        self._library.millrace_error_free(error)
+        return status, message
 
-    def _next(self, loader):
-        size, digest = ctypes.c_uint64(), ctypes.c_uint64()
-        code = self._library.millrace_shim_next(
-            ctypes.c_void_p(loader), ctypes.byref(size), ctypes.byref(digest), self._error,
-            ctypes.c_uint64(4096))
-        if code < 0:
-            raise AssertionError(f"next: {self._error.value.decode()}")
-        return code, size.value, digest.value
+    def _open(self, spec, epochs=1):
+        """The loader, and the status and the sentence of opening it."""
+        options = ctypes.c_void_p(self._library.millrace_options_new())
+        loader = ctypes.c_void_p()
+        for name, value in (("endpoint", self._endpoint), ("pipeline", spec), ("epochs", str(epochs))):
+            _expect(name, self._call("millrace_options_set", options, name.encode(), value.encode()),
+                    (_OK, ""))
+        result = self._call("millrace_loader_open", options, ctypes.byref(loader))
+        self._library.millrace_options_free(options)
+        return loader, *result
+
+    def _next(self, loader, digest):
+        """The digest with the bytes of the next batch; None after the last one."""
+        batch = ctypes.c_void_p()
+        status, message = self._call("millrace_loader_next", loader, ctypes.c_int64(-1),
+                                     ctypes.byref(batch))
+        if status == _OUT_OF_RANGE:
+            return None
+        _expect("next", (status, message), (_OK, ""))
+        info = _BatchInfo(struct_size=ctypes.sizeof(_BatchInfo))
+        _expect("info", self._call("millrace_batch_get_info", batch, ctypes.byref(info)), (_OK, ""))
+        digest = zlib.crc32((ctypes.c_char * info.bytes).from_address(info.data), digest)
+        self._library.millrace_batch_free(batch)
+        return digest
 
     def __call__(self):
-        _expect("a wrong spec opens", self._open("batch_size: 1 bogus: 2"), None)
-        if b"bogus" not in self._error.value:
-            raise AssertionError(f"error of a wrong spec: {self._error.value.decode()}")
-        loader = self._open(SPEC)
-        if not loader:
-            raise AssertionError(f"open: {self._error.value.decode()}")
-        batches, epoch_digest = 0, 0
-        while True:
-            code, size, digest = self._next(loader)
-            if code == 0:
-                break
-            batches += 1
-            epoch_digest = (epoch_digest * 31 + digest + size) % 2**64
-        self._library.millrace_shim_close(ctypes.c_void_p(loader))
+        _, status, message = self._open("batch_size: 1 bogus: 2")
+        _expect("status of a wrong spec", status, _INVALID_ARGUMENT)
+        if "bogus" not in message:
+            raise AssertionError(f"error of a wrong spec: {message}")
+        loader, *result = self._open(SPEC)
+        _expect("open", result, [_OK, ""])
+        batches, digest = 0, 0
+        while (following := self._next(loader, digest)) is not None:
+            batches, digest = batches + 1, following
+        self._library.millrace_loader_free(loader)
         _expect("batches", batches, BATCHES)
-        _expect("digest", f"{epoch_digest:016x}", self.digest or f"{epoch_digest:016x}")
-        self.digest = f"{epoch_digest:016x}"
+        _expect("digest", f"{digest:08x}", self.digest or f"{digest:08x}")
+        self.digest = f"{digest:08x}"
         self.epochs += 1
 
     def read_without_end(self):
         """For a daemon thread: the interpreter ends while it reads."""
-        loader = self._open(SPEC, epochs=0)
+        loader = self._open(SPEC, epochs=0)[0]
         while True:
-            self._next(loader)
+            self._next(loader, 0)
 
 
 def _torch():

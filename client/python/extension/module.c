@@ -47,6 +47,7 @@ static PyObject* CheckOptions(PyObject* module, PyObject* settings) {
   if (options == NULL) return PyErr_NoMemory();
   millrace_error* error = NULL;
   const int failed = SetOptions(options, settings, &error);
+  if (!failed) millrace_options_validate(options, &error);
   millrace_options_free(options);
   if (error != NULL) return RaiseError(error);
   if (failed) return NULL;
@@ -58,8 +59,9 @@ static PyMethodDef methods[] = {
     {"set_log_level", SetLogLevel, METH_O,
      "\"debug\", \"info\", \"warning\" or \"error\", for the whole process."},
     {"check_options", CheckOptions, METH_O,
-     "check_options(settings): parses each option of the C interface, {name: "
-     "value}."},
+     "check_options(settings): checks options of the C interface, {name: "
+     "value}, "
+     "as opening a loader does, without a server."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {

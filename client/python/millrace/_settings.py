@@ -34,16 +34,6 @@ def endpoint_of(endpoint: str | Iterable[str]) -> str:
              if text.startswith("imagefolder:") else
              f"run `millrace-server --dataset=NAME={text}`") +
             " and give its HOST:PORT and dataset=NAME")
-    if not text.strip():
-        raise InvalidArgumentError(
-            f"endpoint={endpoint!r} names no server: give the HOST:PORT of a data server, for "
-            "example \"data-1:7001\"")
-    for part in text.split(","):
-        host, _, port = part.strip().rpartition(":")
-        if not host or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-            raise InvalidArgumentError(
-                f"endpoint={endpoint!r}: {part.strip()!r} is not HOST:PORT with a port from 1 to "
-                "65535, for example \"data-1:7001\"")
     return text
 
 

@@ -124,7 +124,7 @@ class Loader:
         torch's channels_last; images that are not normalised have this shape, too). False: tensors
         as they come over the network.
       compression: "none" or "zstd", on the network. None: the pipeline's.
-      window: batches requested ahead, 2 to 65536. None: adapts to measurements.
+      window: batches requested ahead, 2 to 65536. None or 0: adapts to measurements.
       window_bytes: upper bound of an adaptive window, in bytes. None: 256 MiB.
       same_host: "off", "auto" or "require": whether servers of this machine pass batches in shared
         memory. None: off.
@@ -140,8 +140,9 @@ class Loader:
     Raises:
       ArgumentError: an argument that does not exist, or an argument of torch's DataLoader that cannot
         be honoured (num_workers, collate_fn, sampler and so on), or a wrong type.
-      InvalidArgumentError: a value out of range. The pipeline, the environment and what the servers
-        check are refused when the loader is opened.
+      InvalidArgumentError: a value out of range, values that contradict each other, a pipeline whose
+        text does not parse. RANK and WORLD_SIZE of the environment and what the servers check are
+        refused when the loader is opened.
     """
 
     def __init__(self, endpoint: str | Iterable[str], dataset: str | None = None,
@@ -164,9 +165,8 @@ class Loader:
         arguments["endpoint"] = _settings.endpoint_of(endpoint)
         for name in ("batch_size", "global_batch_size", "world_size", "window_bytes"):
             arguments[name] = _values.optional_whole_number(name, arguments[name], 1)
-        for name in ("rank", "seed"):
+        for name in ("rank", "seed", "window"):
             arguments[name] = _values.optional_whole_number(name, arguments[name], 0)
-        _values.optional_whole_number("window", window, 2, 65536)
         for name in ("shuffle", "drop_last", "verify_payload"):
             _values.optional_flag(name, arguments[name])
         _values.flag("apply_device_transform", apply_device_transform)
@@ -174,8 +174,6 @@ class Loader:
             _values.optional_text(name, arguments[name])
         for name in ("open_timeout", "next_timeout", "step_timeout", "hedge_share", "hedge_floor"):
             arguments[name] = _values.optional_number(name, arguments[name])
-        if hedge_share is not None and not 0 <= hedge_share <= 1:
-            raise InvalidArgumentError(f"hedge_share={hedge_share!r}: expected a share from 0 to 1")
         if batch_size is not None and global_batch_size is not None:
             raise InvalidArgumentError(
                 "batch_size= (samples of a rank) and global_batch_size= (samples of all ranks) "
@@ -194,17 +192,20 @@ class Loader:
         self._transform = apply_device_transform
         # A file is read here: it may not be on the machine that a pickled loader goes to.
         self._pipeline = _pipeline.settings_of(pipeline)
+        ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened
         if rank is not None or world_size is not None:
-            _ranks.find(arguments["rank"], arguments["world_size"])
+            ranks = _ranks.find(arguments["rank"], arguments["world_size"])
         if batch_size is None and global_batch_size is None and \
                 not _pipeline.may_name_batch_size(self._pipeline):
             raise InvalidArgumentError(
                 "batch_size= is missing: give the samples of a batch of this rank, or "
                 "global_batch_size=, the samples over all ranks")
-        # The C interface parses the values now, and checks them together when it opens.
+        # The C interface checks the values, and what they are together.
         settings = self._settings_without_rank()
+        if ranks is not None:
+            settings.update(rank=str(ranks[0]), world_size=str(ranks[1]))
         if batch_size is not None:
-            settings["batch_size"] = str(int(arguments["batch_size"]) * int(world_size or 1))
+            settings["batch_size"] = str(int(arguments["batch_size"]) * (ranks or (0, 1))[1])
         _millrace.check_options(settings)
 
         self._progress = Progress()
@@ -641,7 +642,9 @@ class Loader:
         """Another loader, which begins at the position: of the same batches, unless `changes` are
         arguments that say otherwise."""
         rank, world_size = self._rank_and_world_size()
-        arguments = dict(self._arguments, names=self._arguments["names"] or None, pipeline=None,
+        # The text of a pipeline, not its file: the file may have changed.
+        text = self._pipeline.get("pipeline") or self._pipeline.get("preset")
+        arguments = dict(self._arguments, names=self._arguments["names"] or None, pipeline=text,
                          window=2, batch_size=None, global_batch_size=self.global_batch_size,
                          rank=rank, world_size=world_size)
         # A plain Loader, whatever this class is: a subclass may iterate in another way.

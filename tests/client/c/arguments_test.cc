@@ -89,6 +89,7 @@ TEST_F(ArgumentsTest, EveryMissingPointerIsNamed) {
   expect(millrace_options_set(options_, "rank", nullptr, e), "value");
   expect(millrace_options_set_int(nullptr, "rank", 0, e), "options");
   expect(millrace_options_set_int(options_, nullptr, 0, e), "name");
+  expect(millrace_options_validate(nullptr, e), "options");
   millrace_loader* loader = loader_;
   expect(millrace_loader_open(nullptr, &loader, e), "options");
   EXPECT_EQ(loader, nullptr);

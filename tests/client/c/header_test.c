@@ -72,6 +72,8 @@ int main(void) {
   CHECK(error == NULL);
   CHECK(millrace_options_set_int(options, "batch_size", 64, NULL) ==
         MILLRACE_STATUS_OK);
+  CHECK(millrace_options_validate(options, NULL) ==
+        MILLRACE_STATUS_INVALID_ARGUMENT);
   CHECK(millrace_loader_open(options, &loader, &error) ==
         MILLRACE_STATUS_INVALID_ARGUMENT);
   CHECK(loader == NULL);

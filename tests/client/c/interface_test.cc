@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -652,6 +653,34 @@ int InChild(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+TEST_F(InterfaceTest, OptionsAreCheckedWithoutAServer) {
+  // Nobody listens at this address.
+  Settings settings = DigitsSettings("127.0.0.1:1");
+  millrace_error* error = nullptr;
+  EXPECT_EQ(millrace_options_validate(Make(settings).get(), &error),
+            MILLRACE_STATUS_OK);
+  EXPECT_EQ(error, nullptr);
+  for (const auto& [name, value, words] :
+       std::vector<std::array<std::string, 3>>{
+           {"endpoint", "data", "endpoint `data`: no port"},
+           {"window", "1", "window=1 is outside the limits"},
+           {"hedge_share", "2", "hedge_share 2"},
+           {"world_size", "3", "cannot be shared equally by 3 ranks"}}) {
+    Settings wrong = settings;
+    wrong[name] = value;
+    const OptionList options = Make(wrong);
+    EXPECT_EQ(millrace_options_validate(options.get(), &error),
+              MILLRACE_STATUS_INVALID_ARGUMENT);
+    const std::string said = Text(error);
+    EXPECT_THAT(said, HasSubstr(words));
+    // Opening says the same.
+    millrace_loader* loader = nullptr;
+    EXPECT_EQ(millrace_loader_open(options.get(), &loader, &error),
+              MILLRACE_STATUS_INVALID_ARGUMENT);
+    EXPECT_EQ(Text(error), said);
+  }
+}
+
 TEST_F(InterfaceTest, AForkedChildGetsClearErrorsAndDisturbsNothing) {
   const auto server = Serve({Digits(kSamples)});
   const std::vector<std::string> expected = Expected(server->address());
@@ -692,6 +721,10 @@ TEST_F(InterfaceTest, AForkedChildGetsClearErrorsAndDisturbsNothing) {
     if (millrace_batch_find_tensor(batch.get(), "image", &index, nullptr) !=
         kRefused) {
       return 7;
+    }
+    if (millrace_options_validate(options.get(), nullptr) !=
+        MILLRACE_STATUS_OK) {
+      return 10;
     }
     if (millrace_loader_open(options.get(), &other, &error) != kRefused) {
       return 8;

@@ -163,6 +163,22 @@ class Programs(unittest.TestCase):
                                          capture_output=True, text=True, check=False, timeout=60)
                     self.assertEqual(ran.returncode, 0, ran.stderr)
 
+    def test_the_cxx_header_needs_cxx17_and_the_c_header(self):
+        for standard in ("c++17", "c++20"):
+            checked = subprocess.run(
+                ["c++", f"-std={standard}", "-x", "c++", "-fsyntax-only", "-Wall", "-Wextra",
+                 "-Wpedantic", "-Wshadow", "-Werror", "-Iclient/c", "-"],
+                input='#include "millrace.hpp"\nint main() { return 0; }\n', cwd=_root(),
+                capture_output=True, text=True, check=False)
+            self.assertEqual(checked.returncode, 0, checked.stderr)
+        checked = subprocess.run(
+            ["c++", "-std=c++14", "-x", "c++", "-fsyntax-only", "-Iclient/c", "-"],
+            input='#include "millrace.hpp"\n', cwd=_root(), capture_output=True, text=True,
+            check=False)
+        self.assertIn("millrace.hpp needs C++17 or later", checked.stderr)
+        self.assertEqual(re.findall(r'#include "(.*)"', _read("client/c/millrace.hpp")),
+                         ["millrace.h"])
+
     def test_the_header_is_plain_c_and_cxx(self):
         for header in ("millrace.h", "millrace_dlpack.h"):
             for compiler in (["cc", "-std=c11", "-x", "c"], ["c++", "-std=c++11", "-x", "c++"]):

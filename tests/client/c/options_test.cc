@@ -40,12 +40,27 @@ class OptionsTest : public ::testing::Test {
   LoadRequest Make() {
     const absl::StatusOr<LoadRequest> request = MakeLoadRequest(values_);
     EXPECT_TRUE(request.ok()) << request.status();
+    EXPECT_EQ(Validate(), "");
     return request.ok() ? *request : LoadRequest();
   }
   void ExpectNotMade(const std::string& words) {
     const absl::Status status = MakeLoadRequest(values_).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+    EXPECT_EQ(Validate(), "INVALID_ARGUMENT: " + std::string(status.message()));
+  }
+  // What millrace_options_validate() says; "" when all is well.
+  std::string Validate() const {
+    const millrace_options options{values_};
+    millrace_error* error = nullptr;
+    const millrace_status status = millrace_options_validate(&options, &error);
+    EXPECT_EQ(status == MILLRACE_STATUS_OK, error == nullptr);
+    if (error == nullptr) return "";
+    EXPECT_EQ(millrace_error_status(error), status);
+    const std::string text = absl::StrCat(millrace_status_name(status), ": ",
+                                          millrace_error_message(error));
+    millrace_error_free(error);
+    return text;
   }
 
   OptionValues values_;

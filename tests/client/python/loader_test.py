@@ -490,15 +490,15 @@ class Arguments(Case):
         ("fields=['a', 'a']", ValueError, "twice"),
         ("pipeline='/does/not/exist'", ValueError, "/does/not/exist"),
         ("pipeline=' '", ValueError, "empty"),
-    )
-    # What the C interface or the servers refuse when the loader is opened.
-    _REFUSED_LATER = (
         ("pipeline='bogus: 1'", ValueError, "bogus"),
         ("pipeline=None", ValueError, "dataset"),
+        ("rank=0, world_size=3, batch_size=None, global_batch_size=50", ValueError, "3 ranks"),
+    )
+    # What the servers refuse when the loader is opened.
+    _REFUSED_LATER = (
         ("fields=['nothing']", "millrace.Error", "nothing"),
         ("output='dict', names={'nothing': 'x'}", "millrace.NotFoundError", "nothing"),
         ("pipeline='no_such_preset', dataset='d'", "millrace.NotFoundError", "no_such_preset"),
-        ("rank=0, world_size=3, batch_size=None, global_batch_size=50", ValueError, "3 ranks"),
     )
 
     def _check(self, refused, act):
@@ -553,7 +553,7 @@ for pipeline in (sys.argv[2], pathlib.Path(sys.argv[2]), open(sys.argv[2]).read(
 with open(sys.argv[2], "a") as file:
     file.write("bogus: 1")
 try:
-    loader(pipeline=sys.argv[2]).open()
+    loader(pipeline=sys.argv[2])
     raise SystemExit("taken")
 except millrace.InvalidArgumentError as error:
     assert sys.argv[2] in str(error) and "bogus" in str(error), error

@@ -254,7 +254,7 @@ def use(number):
         list(it)
     if number % 4 == 0:
         try:
-            loader(pipeline="bogus: 1").open()
+            loader(pipeline="no_such_preset", dataset="d").open()
             raise SystemExit("opened")
         except millrace.Error:
             pass

@@ -68,22 +68,32 @@ class Constructor(Case):
         ("compression='zstd\\0'", _VALUE, "NUL"),
         ("dataset='ph\\udc80'", _VALUE, "surrogate"),
         # Values that cannot be.
-        ("endpoint=''", _VALUE, "names no server"),
-        ("endpoint=[]", _VALUE, "names no server"),
-        ("endpoint='127.0.0.1'", _VALUE, "HOST:PORT"),
-        ("endpoint='a:1,b'", _VALUE, "'b' is not HOST:PORT"),
+        ("endpoint=''", _VALUE, "endpoint is missing"),
+        ("endpoint=[]", _VALUE, "endpoint is missing"),
+        ("endpoint=' '", _VALUE, "endpoint ``"),
+        ("endpoint='127.0.0.1'", _VALUE, "endpoint `127.0.0.1`: no port; write host:port"),
+        ("endpoint='a:1,b'", _VALUE, "endpoint `b`: no port"),
         ("endpoint='a:65536'", _VALUE, "65535"),
-        ("window=1", _VALUE, "window=1"),
+        ("window=1", _VALUE, "window=1 is outside the limits"),
+        ("window=65537", _VALUE, "window=65537"),
+        ("window=-1", _VALUE, "window=-1"),
         ("window_bytes=0", _VALUE, "window_bytes=0"),
         ("compression='x'", _VALUE, "compression=x"),
         ("same_host='maybe'", _VALUE, "same_host=maybe"),
-        ("hedge_share=2", _VALUE, "hedge_share=2"),
+        ("hedge_share=2", _VALUE, "hedge_share 2"),
+        ("hedge_share=-0.5", _VALUE, "hedge_share -0.5"),
+        ("hedge_floor=-1", _VALUE, "hedge_floor"),
         ("hedge_share=float('nan')", _VALUE, "hedge_share=nan"),
         ("open_timeout=0", _VALUE, "open_timeout"),
         ("next_timeout=-1.0", _VALUE, "next_timeout"),
         ("seed=2**64", _VALUE, "seed="),
         ("batch_size=2**70", _VALUE, "batch_size="),
         ("batch_size=2**63, rank=0, world_size=2", _VALUE, "batch_size"),
+        ("rank=2**33, world_size=2**34", _VALUE, "rank=8589934592"),
+        ("batch_size=None, global_batch_size=50, rank=0, world_size=3", _VALUE, "by 3 ranks"),
+        ("pipeline='bogus: 1'", _VALUE, "bogus"),
+        ("pipeline=None", _VALUE, "dataset is missing"),
+        ("pipeline='sources { dataset: \"a\" } ' * 2, dataset='photos'", _VALUE, "2 sources"),
         ("batch_size=None", _VALUE, "batch_size= is missing: give the samples of a batch of this rank"),
         ("preset='mnist'", _TYPE, "did you mean pipeline="),
     )
@@ -108,11 +118,13 @@ assert not failures, "\\n".join(map(str, failures))
         self.output_of(_OPEN + """
 import numpy
 for named in (dict(shuffle=None, drop_last=None, verify_payload=None), dict(window=2),
+              dict(window=numpy.int64(0)), dict(endpoint=[ENDPOINT]),
               dict(fields=("label",)), dict(fields=(n for n in ["label", "image"])),
               dict(batch_size=numpy.int64(50), seed=numpy.uint8(3), open_timeout=numpy.float32(5)),
               dict(hedge_share=0, hedge_floor=0, open_timeout=5, window_bytes=1 << 20),
               dict(pipeline=SPEC + "batch_size: 50", batch_size=None)):
-    loader(**named).open()
+    millrace.Loader(**{"endpoint": ENDPOINT, "pipeline": SPEC, "batch_size": 50,
+                       "tensor_type": "dlpack", **named}).open()
 assert json.dumps(loader(batch_size=numpy.int64(50)).state_dict())
 """)
 

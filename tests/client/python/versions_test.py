@@ -27,7 +27,7 @@ try:
 except millrace.FailedPreconditionError:
     pass
 try:
-    millrace.Loader(ENDPOINT, pipeline="bogus: 1", tensor_type="dlpack").open()
+    millrace.Loader(ENDPOINT, pipeline="bogus: 1", batch_size=50)
     raise SystemExit("taken")
 except millrace.InvalidArgumentError:
     pass

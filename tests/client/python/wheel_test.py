@@ -17,6 +17,7 @@ import zipfile
 import build_wheel
 import graft_libraries
 import installed
+import portable_files
 import wheel_file
 
 _BUILT = "client/python/millrace.whl"
@@ -101,17 +102,17 @@ class Wheel(unittest.TestCase):
         self.assertEqual(*copies)
 
     def test_a_library_that_is_too_new_is_refused(self):
-        wheel_file.check_levels("a.so", {"libc.so.6": {"GLIBC_2.35", "GLIBC_PRIVATE"}})
-        with self.assertRaisesRegex(wheel_file.WheelError, "a.so needs GLIBC_2.36"):
-            wheel_file.check_levels("a.so", {"libc.so.6": {"GLIBC_2.2.5", "GLIBC_2.36"}})
+        portable_files.check_levels("a.so", {"libc.so.6": {"GLIBC_2.35", "GLIBC_PRIVATE"}})
+        with self.assertRaisesRegex(portable_files.PortableError, "a.so needs GLIBC_2.36"):
+            portable_files.check_levels("a.so", {"libc.so.6": {"GLIBC_2.2.5", "GLIBC_2.36"}})
 
     def test_a_library_without_a_licence_is_refused(self):
         path = os.path.join(self.work, "libown.so")
-        with self.assertRaisesRegex(wheel_file.WheelError, "licence of .*libown.so"):
-            wheel_file.find_licenses([path])
+        with self.assertRaisesRegex(portable_files.PortableError, "licence of .*libown.so"):
+            portable_files.find_licenses([path])
 
     def test_an_extension_that_looks_elsewhere_is_refused(self):
-        with self.assertRaisesRegex(wheel_file.WheelError, "needs|looks for"):
+        with self.assertRaisesRegex(portable_files.PortableError, "needs|looks for"):
             build_wheel.check_extension(os.path.join(
                 self.package.site, "millrace", "_libs", "libmillrace.so.1"))
 
