@@ -21,6 +21,7 @@ using Args = std::vector<std::string>;
 int RunDataTool(const Args& args, std::ostream& out);
 
 int RunPack(const Args& args, std::ostream& out);
+int RunIndex(const Args& args, std::ostream& out);
 int RunInspect(const Args& args, std::ostream& out);
 int RunVerify(const Args& args, std::ostream& out);
 int RunCheck(const Args& args, std::ostream& out);

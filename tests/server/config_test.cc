@@ -68,7 +68,8 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
       {"datasets { uri: \"lmdb:/a\" }\n", "s.textproto:1:1: dataset name ``"},
       {"datasets { name: \"a\" uri: \"/a\" }\n",
        "s.textproto:1:22: dataset `a` has the uri `/a`"},
-      {"datasets { name: \"a\" }\n", "lmdb:PATH or parquet:PATH"},
+      {"datasets { name: \"a\" }\n",
+       "lmdb:PATH, parquet:PATH or imagefolder:PATH"},
       {"datasets { name: \"a\"", "s.textproto:1:"},
   };
   for (const Mistake& mistake : cases) {
