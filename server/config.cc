@@ -427,6 +427,17 @@ std::string DescribeSettings(const ServerSettings& settings,
       "  batches, scratch",
       FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes)),
       "minimum, for batches and decoding");
+  const bool image_folders =
+      std::any_of(settings.datasets.begin(), settings.datasets.end(),
+                  [](const ServerSettings::Dataset& dataset) {
+                    return absl::StartsWith(dataset.uri, "imagefolder:");
+                  });
+  if (image_folders) {
+    line("cache folder",
+         settings.cache_dir.empty() ? "default" : settings.cache_dir,
+         "lists of the files of image folders; default: "
+         "$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
+  }
   line("expected memory", FormatByteSize(budget + kOutsideBudgetBytes),
        absl::StrCat("maximum: the budget and ",
                     FormatByteSize(kOutsideBudgetBytes),

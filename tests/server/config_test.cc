@@ -120,6 +120,20 @@ TEST(ResolveServerConfigTest, TheMachineFillsInWhatIsLeftOut) {
   EXPECT_THAT(table, Not(HasSubstr("WARNING")));
 }
 
+TEST(ResolveServerConfigTest, TheCacheFolderIsOfImageFolders) {
+  const auto config = ParseServerConfig(
+      "datasets { name: 'a' uri: 'imagefolder:/a' } cache_dir: '/c'", "s");
+  ASSERT_TRUE(config.ok()) << config.status();
+  auto settings = ResolveServerConfig(*config, kMachine);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->cache_dir, "/c");
+  EXPECT_THAT(DescribeSettings(*settings, kMachine),
+              HasSubstr("cache folder         /c  "));
+  settings->datasets[0].uri = "lmdb:/a";
+  EXPECT_THAT(DescribeSettings(*settings, kMachine),
+              Not(HasSubstr("cache folder")));
+}
+
 TEST(ResolveServerConfigTest, LocalSockets) {
   ServerConfig config;
   DatasetConfig* dataset = config.add_datasets();
