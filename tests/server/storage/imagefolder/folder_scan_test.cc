@@ -51,8 +51,8 @@ class FolderScanTest : public ::testing::Test {
 
 // A name is compared with the '/' behind it: "a-b/" comes before "a/".
 TEST_F(FolderScanTest, SamplesAreInBytewiseOrderOfPathsAndClassesOfNames) {
-  tree_.Add({"b/1.jpg", "a/10.jpg", "a/2.JPEG", "a-b/x.png", "a/sub/0.webp",
-             "a/Z.jpg"});
+  tree_.AddAll({"b/1.jpg", "a/10.jpg", "a/2.JPEG", "a-b/x.png", "a/sub/0.webp",
+                "a/Z.jpg"});
   const FolderListing listing = Scan();
   EXPECT_THAT(listing.classes, ElementsAre("a", "a-b", "b"));
   EXPECT_THAT(Paths(listing.files),
@@ -82,8 +82,8 @@ TEST_F(FolderScanTest, TheListDoesNotDependOnThreads) {
 }
 
 TEST_F(FolderScanTest, WhatIsLeftOutIsNamed) {
-  tree_.Add({"cat/1.jpg", "cat/.2.jpg", "cat/.git/3.jpg", "cat/notes.txt",
-             "cat/noend", "dog/1.jpg", "4.jpg"});
+  tree_.AddAll({"cat/1.jpg", "cat/.2.jpg", "cat/.git/3.jpg", "cat/notes.txt",
+                "cat/noend", "dog/1.jpg", "4.jpg"});
   const FolderListing listing = Scan();
   EXPECT_THAT(Paths(listing.files), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
   EXPECT_THAT(listing.notes.Warnings(),
@@ -94,7 +94,7 @@ TEST_F(FolderScanTest, WhatIsLeftOutIsNamed) {
 }
 
 TEST_F(FolderScanTest, LinksAreFollowed) {
-  tree_.Add({"cat/1.jpg", "dog/1.jpg"});
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
   ASSERT_EQ(symlink("1.jpg", (tree_ / "cat/2.jpg").c_str()), 0);
   ASSERT_EQ(symlink("cat", (tree_ / "eel").c_str()), 0);
   EXPECT_THAT(Paths(Scan().files),
@@ -103,7 +103,7 @@ TEST_F(FolderScanTest, LinksAreFollowed) {
 }
 
 TEST_F(FolderScanTest, ALoopOfLinksEnds) {
-  tree_.Add({"cat/1.jpg", "dog/1.jpg"});
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
   ASSERT_EQ(symlink(".", (tree_ / "cat/self").c_str()), 0);
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("nested too deeply"),
                                HasSubstr("a link may form a loop")));
@@ -111,7 +111,7 @@ TEST_F(FolderScanTest, ALoopOfLinksEnds) {
 
 // None of them may make the server wait.
 TEST_F(FolderScanTest, FilesThatAreNoFilesAreBad) {
-  tree_.Add({"cat/1.jpg", "dog/1.jpg"});
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
   ASSERT_EQ(mkfifo((tree_ / "cat/fifo.jpg").c_str(), 0600), 0);
   ASSERT_EQ(symlink("gone", (tree_ / "cat/broken.jpg").c_str()), 0);
   WriteFile(tree_ / "cat/empty.jpg", "");
@@ -136,7 +136,8 @@ TEST_F(FolderScanTest, FilesThatAreNoFilesAreBad) {
 }
 
 TEST_F(FolderScanTest, OddNames) {
-  tree_.Add({"cat/a\nb.jpg", "cat/ .jpg", "cat/\xC3\xBC.jpg", "dog\n/1.jpg"});
+  tree_.AddAll(
+      {"cat/a\nb.jpg", "cat/ .jpg", "cat/\xC3\xBC.jpg", "dog\n/1.jpg"});
   EXPECT_THAT(Paths(Scan().files),
               ElementsAre("0 cat/ .jpg", "0 cat/a\nb.jpg", "0 cat/\xC3\xBC.jpg",
                           "1 dog\n/1.jpg"));
@@ -149,7 +150,7 @@ TEST_F(FolderScanTest, OddNames) {
 }
 
 TEST_F(FolderScanTest, ImagesOfOtherFormatsAreBadAndEmptyClassesAreFound) {
-  tree_.Add({"cat/1.jpg", "cat/2.gif", "dog/1.jpg", "eel/readme"});
+  tree_.AddAll({"cat/1.jpg", "cat/2.gif", "dog/1.jpg", "eel/readme"});
   const FolderListing listing = Scan();
   EXPECT_THAT(listing.notes.BadFiles(),
               HasSubstr("cat/2.gif has the name of an image format that the "
@@ -160,7 +161,7 @@ TEST_F(FolderScanTest, ImagesOfOtherFormatsAreBadAndEmptyClassesAreFound) {
 
 TEST_F(FolderScanTest, FoldersThatAreNoClassesAreRefused) {
   EXPECT_THAT(Refusal(), HasSubstr("contains no folders"));
-  tree_.Add({"1.jpg"});
+  tree_.AddAll({"1.jpg"});
   EXPECT_THAT(Refusal(), HasSubstr("contains no folders, but 1 image"));
   tree_.Add(
       {"train/cat/1.jpg", "train/dog/1.jpg", "val/cat/1.jpg", "val/dog/1.jpg"});
@@ -168,7 +169,7 @@ TEST_F(FolderScanTest, FoldersThatAreNoClassesAreRefused) {
 }
 
 TEST_F(FolderScanTest, FilesThatShareAStemAreNamed) {
-  tree_.Add({"cat/1.jpg", "cat/1.png", "cat/b/1.jpg", "dog/1.jpg"});
+  tree_.AddAll({"cat/1.jpg", "cat/1.png", "cat/b/1.jpg", "dog/1.jpg"});
   EXPECT_THAT(SharedStems("/in", Scan().files, "read"),
               AllOf(HasSubstr("2 files share the stem 1 in /in/cat: "),
                     HasSubstr("each file is read as a separate sample")));

@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 class FolderSourceTest : public ::testing::Test {
  protected:
   FolderSourceTest() {
-    tree_.Add({"cat/1.jpg", "cat/b/2.jpg", "dog/1.jpg"});
+    tree_.AddAll({"cat/1.jpg", "cat/b/2.jpg", "dog/1.jpg"});
     options_.cache_dir = tree_.cache();
   }
   std::unique_ptr<RecordSource> Open() {
@@ -249,7 +249,7 @@ TEST_F(FolderSourceTest, AFolderThatIsMovedAwayIsReadOn) {
   const auto source = Open();
   const std::string moved = tree_.path() + ".old";
   std::filesystem::rename(tree_.path(), moved);
-  tree_.Add({"cat/1.jpg", "cat/b/2.jpg", "dog/1.jpg"});
+  tree_.AddAll({"cat/1.jpg", "cat/b/2.jpg", "dog/1.jpg"});
   WriteFile(tree_ / "cat/1.jpg", "another file");
   std::string image;
   EXPECT_TRUE(Read(*source, 0, &image).ok());

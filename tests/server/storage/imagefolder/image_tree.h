@@ -32,7 +32,7 @@ class ImageTree {
     std::filesystem::create_directories(file.parent_path());
     WriteFile(file, absl::StrCat("\xFF\xD8\xFF", name));
   }
-  void Add(const std::vector<std::string>& names) const {
+  void AddAll(const std::vector<std::string>& names) const {
     for (const std::string& name : names) Add(name);
   }
 
