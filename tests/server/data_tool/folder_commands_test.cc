@@ -42,7 +42,7 @@ Result Call(const std::vector<std::string>& args) {
 }
 
 class FolderCommandsTest : public ::testing::Test {
- protected:
+ public:
   FolderCommandsTest() {
     Add("cat/1.jpg");
     Add("cat/b/2.jpg");
