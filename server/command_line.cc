@@ -55,8 +55,8 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
     const absl::string_view name = text.substr(0, equals);
     if (equals == absl::string_view::npos || !IsDatasetName(name)) {
       return Bad(
-          "expected NAME=lmdb:PATH or NAME=parquet:PATH, NAME of letters, "
-          "digits, '_', '-' and '.'");
+          "expected NAME=lmdb:PATH, NAME=parquet:PATH or "
+          "NAME=imagefolder:PATH, NAME of letters, digits, '_', '-' and '.'");
     }
     absl::string_view uri = text.substr(equals + 1);
     absl::string_view rest;
@@ -68,7 +68,8 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
       const absl::string_view after = next.substr(next_equals + 1);
       if (IsDatasetName(next.substr(0, next_equals)) &&
           (absl::StartsWith(after, "lmdb:") ||
-           absl::StartsWith(after, "parquet:"))) {
+           absl::StartsWith(after, "parquet:") ||
+           absl::StartsWith(after, "imagefolder:"))) {
         rest = next;
         uri = uri.substr(0, comma);
         break;
@@ -121,6 +122,7 @@ struct Values {
   ServerCommandLine line;
   std::string listen;
   std::string local_socket;
+  std::string cache_dir;
   uint64_t memory_budget_bytes = 0;
   bool refuse_synthetic = false;
   bool synthetic_only = false;
@@ -137,7 +139,8 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
           },
           "NAME=URI",
           "Dataset to serve; URI is lmdb:PATH or parquet:PATH, PATH a file, a "
-          "folder of shards or a glob; may be repeated")
+          "folder of shards or a glob, or imagefolder:PATH, PATH a folder of "
+          "class folders with images; may be repeated")
       .Repeatable();
   flags
       .Add(
@@ -160,6 +163,11 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
           "Library of transforms, decoders and sources to load "
           "(docs/extending.md); may be repeated")
       .Repeatable();
+  flags
+      .Add("cache_dir", &to->cache_dir, "DIR",
+           "Folder where the server keeps the lists of files of imagefolder: "
+           "datasets, or off")
+      .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
   flags.Add("refuse_synthetic", &to->refuse_synthetic, "",
             "Refuse requests for synthetic data (millrace bench --synthetic), "
             "which need no dataset");
@@ -327,6 +335,7 @@ absl::StatusOr<ServerCommandLine> ParseCommandLine(
   }
   line.flags.set_listen(values.listen);
   line.flags.set_local_socket(values.local_socket);
+  line.flags.set_cache_dir(values.cache_dir);
   line.flags.set_memory_budget_bytes(values.memory_budget_bytes);
   line.flags.set_refuse_synthetic(values.refuse_synthetic);
   line.flags.set_synthetic_only(values.synthetic_only);

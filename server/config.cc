@@ -132,7 +132,8 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
     } else if (colon == std::string::npos || colon == 0 ||
                colon + 1 == dataset.uri().size()) {
       bad("uri", i, "dataset `", dataset.name(), "` has the uri `",
-          dataset.uri(), "`; write lmdb:PATH or parquet:PATH");
+          dataset.uri(),
+          "`; write lmdb:PATH, parquet:PATH or imagefolder:PATH");
     }
   }
   for (int i = 0; i < config.datasets_size(); ++i) {
@@ -278,8 +279,9 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   }
   if (config.datasets_size() == 0 && !config.synthetic_only()) {
     return absl::InvalidArgumentError(
-        "no dataset to serve; name one with --dataset=NAME=lmdb:PATH or "
-        "--dataset=NAME=parquet:PATH, or in the file of --config");
+        "no dataset to serve; name one with --dataset=NAME=lmdb:PATH, "
+        "--dataset=NAME=parquet:PATH or --dataset=NAME=imagefolder:PATH, or in "
+        "the file of --config");
   }
   ServerSettings settings;
   settings.listen = config.listen().empty() ? kDefaultListen : config.listen();
@@ -291,6 +293,7 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   }
   settings.operators.assign(config.operators().begin(),
                             config.operators().end());
+  settings.cache_dir = config.cache_dir();
   settings.refuse_synthetic = config.refuse_synthetic();
   settings.threads = config.threads();
   settings.threads_reason = "as configured";
@@ -418,6 +421,17 @@ std::string DescribeSettings(const ServerSettings& settings,
       "  batches, scratch",
       FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes)),
       "minimum, for batches and decoding");
+  const bool image_folders =
+      std::any_of(settings.datasets.begin(), settings.datasets.end(),
+                  [](const ServerSettings::Dataset& dataset) {
+                    return absl::StartsWith(dataset.uri, "imagefolder:");
+                  });
+  if (image_folders) {
+    line("cache folder",
+         settings.cache_dir.empty() ? "default" : settings.cache_dir,
+         "lists of the files of image folders; default: "
+         "$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
+  }
   line("expected memory", FormatByteSize(budget + kOutsideBudgetBytes),
        absl::StrCat("maximum: the budget and ",
                     FormatByteSize(kOutsideBudgetBytes),

@@ -45,6 +45,7 @@ struct ServerSettings {
   // Names differ; none with synthetic_only alone.
   std::vector<Dataset> datasets;
   std::vector<std::string> operators;  // files
+  std::string cache_dir;               // storage::OpenSourceOptions::cache_dir
   bool refuse_synthetic = false;
   uint32_t threads = 0;
   uint32_t read_threads = 0;  // may be 0

@@ -53,8 +53,8 @@
 namespace millrace::server {
 namespace {
 
-// A dataset whose footers take more than this part of the budget causes a
-// warning.
+// A dataset whose footers, or whose list of files, take more than this part of
+// the budget cause a warning.
 constexpr uint64_t kLargeFootersShare = 8;
 
 // A configuration error may have several lines. Other messages may contain text
@@ -98,15 +98,21 @@ void WarnOfFiles(const ServerSettings::Dataset& dataset) {
   }
 }
 
-// Footers take memory while the server runs, whatever is read.
-void WarnOfFooters(const ServerSettings::Dataset& dataset, uint64_t bytes,
-                   uint64_t budget) {
+// Footers and lists of files take memory while the server runs, whatever is
+// read.
+void WarnOfFooters(const ServerSettings::Dataset& dataset,
+                   const DatasetInfo& info, uint64_t bytes, uint64_t budget) {
   if (bytes <= budget / kLargeFootersShare) return;
-  MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri
-                  << "): the footers of its Parquet files use "
+  MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri << "): "
+                  << (info.format() == "imagefolder"
+                          ? "the list of its files uses "
+                          : "the footers of its Parquet files use ")
                   << FormatByteSize(bytes) << " of the memory budget of "
                   << FormatByteSize(budget)
-                  << "; files with larger row groups or fewer columns use less";
+                  << (info.format() == "imagefolder"
+                          ? "; a packed dataset needs none"
+                          : "; files with larger row groups or fewer columns "
+                            "use less");
 }
 
 // `caches` and `footers`: the parts of the budget for decoded row groups and
@@ -126,6 +132,7 @@ absl::StatusOr<pipeline::DatasetCatalog> OpenDatasets(
           [&](uint64_t bytes) {
             return FooterAdvice(settings, engine, footers->used() + bytes);
           },
+      .cache_dir = settings.cache_dir,
       .operators = &operators};
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
     absl::StatusOr<std::unique_ptr<storage::RecordSource>> source =
@@ -137,7 +144,7 @@ absl::StatusOr<pipeline::DatasetCatalog> OpenDatasets(
                        "): ", source.status().message()));
       return IsUsageError(source.status()) ? UsageError(failed) : failed;
     }
-    WarnOfFooters(dataset, (*source)->metadata_bytes(),
+    WarnOfFooters(dataset, (*source)->info(), (*source)->metadata_bytes(),
                   settings.memory_budget_bytes);
     catalog[dataset.name] = *std::move(source);
     WarnOfFiles(dataset);

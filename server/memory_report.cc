@@ -83,7 +83,7 @@ absl::Status CheckMemory(const ServerSettings& settings,
       use.threads > 1 ? ", or lower --threads" : "",
       use.file_metadata > budget / kManyFootersShare
           ? ", or write the Parquet files again with larger row "
-            "groups or fewer columns"
+            "groups or fewer columns, or pack the image folders"
           : ""));
 }
 
@@ -115,7 +115,7 @@ std::string DescribeMemory(const pipeline::MemoryUse& use) {
   Line(&out, "  pipelines", FormatByteSize(use.pipelines),
        "pipelines that are built, cached or in use");
   Line(&out, "  file metadata", FormatByteSize(use.file_metadata),
-       "footers of Parquet files, parsed");
+       "parsed footers of Parquet files, lists of files of image folders");
   Line(&out, "  row group cache", FormatByteSize(use.elsewhere),
        "decoded Parquet row groups");
   Line(&out, "  batches", FormatByteSize(use.batches),

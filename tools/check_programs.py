@@ -252,6 +252,7 @@ _COMPLETION = {
                                    ("--preset=mnist", ("--preset", "--pipeline")),
                                    ("--explain", ("--explain", "--output"))],
     ("millrace-data", "check"): [("pipeline.textproto", ())],
+    ("millrace-data", "index"): [("--input=images", ("--input",))],
     ("millrace-data", "inspect"): [("lmdb:none", ())],
     ("millrace-data", "verify"): [("lmdb:none", ())],
     ("millrace", "status"): _CLIENT,

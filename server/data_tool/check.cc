@@ -10,12 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
 #include "common/count_text.h"
+#include "common/first_of.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/commands.h"
-#include "server/data_tool/first_of.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/spec_datasets.h"
 #include "server/operators/operators.h"
@@ -34,6 +34,7 @@ constexpr uint64_t kBudgetBytes = uint64_t{4} << 30;
 // steps of an epoch. `batch_size`: as in CheckSpecText().
 absl::StatusOr<uint64_t> CheckAgainst(const std::vector<std::string>& uris,
                                       const std::vector<std::string>& libraries,
+                                      const std::string& cache_dir,
                                       const std::string& text,
                                       const std::string& path,
                                       uint64_t batch_size) {
@@ -44,7 +45,8 @@ absl::StatusOr<uint64_t> CheckAgainst(const std::vector<std::string>& uris,
   for (const std::string& uri : uris) {
     MR_ASSIGN_OR_RETURN(
         std::shared_ptr<const storage::RecordSource> source,
-        storage::OpenRecordSource(uri, {.operators = operators.get()}));
+        storage::OpenRecordSource(
+            uri, {.cache_dir = cache_dir, .operators = operators.get()}));
     datasets.push_back(std::move(source));
   }
   NameSource(uris[0], spec);
@@ -81,6 +83,7 @@ uint64_t BatchSizeIn(const std::string& text) {
 int RunCheck(const std::vector<std::string>& args, std::ostream& out) {
   std::vector<std::string> datasets;
   std::vector<std::string> libraries;
+  std::string cache_dir;
   uint64_t batch_size = 0;
   program::FlagSet flags(
       {.command = "millrace-data check",
@@ -93,14 +96,16 @@ int RunCheck(const std::vector<std::string>& args, std::ostream& out) {
        .examples = {"millrace-data check --dataset=lmdb:/data/train "
                     "my_pipeline.textproto"}});
   flags.Add("dataset", &datasets, "URI",
-            "Dataset that the pipeline must fit, lmdb:PATH or parquet:PATH; "
-            "for a mixture repeat the flag, once for each dataset of the "
+            "Dataset that the pipeline must fit, lmdb:PATH, parquet:PATH or "
+            "imagefolder:PATH; for a mixture repeat the flag, once for each "
+            "dataset of the "
             "pipeline, in the pipeline's order");
   flags
       .Add("operators", &libraries, "FILE.so",
            "Library of operators that the pipeline or the dataset needs; may "
            "be repeated")
       .Needs({"dataset"});
+  AddCacheDirFlag(flags, &cache_dir).Needs({"dataset"});
   flags
       .Add("batch_size", &batch_size, "N",
            "Number of samples in a global batch; overrides the file's "
@@ -157,7 +162,7 @@ int RunCheck(const std::vector<std::string>& args, std::ostream& out) {
     return program::kExitOk;
   }
   const absl::StatusOr<uint64_t> steps =
-      CheckAgainst(datasets, libraries, text, path, batch_size);
+      CheckAgainst(datasets, libraries, cache_dir, text, path, batch_size);
   if (!steps.ok()) {
     return Report("check", batch_size > 0
                                ? NamingFlag(steps.status(), "batch_size", flag)

@@ -29,6 +29,10 @@ int RunDataTool(const std::vector<std::string>& args, std::ostream& out) {
                   {row("pack",
                        "Pack original files into a dataset (LMDB or Parquet).",
                        &RunPack),
+                   row("index",
+                       "List and hash a folder of images that is served "
+                       "without packing.",
+                       &RunIndex),
                    row("inspect", "Describe a dataset.", &RunInspect),
                    row("verify",
                        "Read a whole dataset and check its content hash.",

@@ -11,9 +11,9 @@
 #include "absl/strings/strip.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
+#include "common/first_of.h"
 #include "common/status_macros.h"
-#include "server/data_tool/first_of.h"
-#include "server/data_tool/split_name.h"
+#include "server/storage/imagefolder/split_name.h"
 #include "server/storage/shard_paths.h"
 
 namespace millrace::data_tool {
@@ -31,7 +31,8 @@ std::string PartOf(absl::string_view path) {
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     // For example split=train.
     const absl::string_view value = name->substr(name->rfind('=') + 1);
-    if (std::string part = PartOfName(value); !part.empty()) return part;
+    if (std::string part = storage::PartOfName(value); !part.empty())
+      return part;
   }
   return "";
 }

@@ -1,8 +1,5 @@
-// An image folder: one folder per class, images (JPEG, PNG, WebP) below it at
-// any depth. Classes are the folders' names in bytewise order; samples are in
-// bytewise order of their paths.
-//
-//   DIR/cat/1.jpg   DIR/cat/2.jpg   DIR/dog/a/1.png
+// The samples of an image folder (server/storage/imagefolder/folder_scan.h) for
+// the packer, which also checks every image.
 
 #ifndef MILLRACE_SERVER_DATA_TOOL_IMAGE_FOLDER_H_
 #define MILLRACE_SERVER_DATA_TOOL_IMAGE_FOLDER_H_
@@ -35,7 +32,7 @@ struct ImageFolderOptions {
 
 // Looks at the beginning of every file, or decodes them. NotFound: no such
 // folder. InvalidArgument: no class folders, or classes without images, or the
-// folders do not look like classes (server/data_tool/class_folders.h;
+// folders do not look like classes (server/storage/imagefolder/class_folders.h;
 // options.labels_from_folders takes them all the same). DataLoss: files with an
 // image's name are no image of a format that is read, or do not decode; names
 // the first of them and --skip_bad. Cancelled: interrupted while decoding.

@@ -36,6 +36,11 @@ int64_t TotalBytes(const DatasetInfo& info) {
   return bytes;
 }
 
+// Whether the fingerprint is that of the names, sizes and times of files.
+bool IsListed(const DatasetInfo& info) {
+  return info.format() == "imagefolder" && info.shards(0).content_sum().empty();
+}
+
 // The field with the class index; null: there is none.
 const Field* ClassField(const DatasetInfo& info) {
   for (const Field& field : info.schema().fields()) {
@@ -122,7 +127,11 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
       << "samples      " << info.samples() << "\n"
       << "size         " << SizeText(TotalBytes(info)) << " ("
       << TotalBytes(info) << " bytes)\n"
-      << "fingerprint  " << info.fingerprint() << "\n";
+      << "fingerprint  " << info.fingerprint()
+      << (IsListed(info) ? " (of names, sizes and times; `millrace-data index` "
+                           "makes that of the content)"
+                         : "")
+      << "\n";
   if (!files.files.empty())
     out << "files        " << Readable(files.Sentence()) << "\n";
   if (info.has_reader()) {
@@ -171,24 +180,27 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
 int RunInspect(const std::vector<std::string>& args, std::ostream& out) {
   bool json = false;
   std::vector<std::string> libraries;
+  std::string cache_dir;
   program::FlagSet flags(
       {.command = "millrace-data inspect",
        .summary = "Describes a dataset: samples, fields, classes, fingerprint, "
                   "shards. Reads only the metadata, and for the fingerprint of "
                   "other programs' Parquet files up to 256 MiB of small "
-                  "columns; `millrace-data verify` reads everything.",
+                  "columns; lists the files of an image folder. "
+                  "`millrace-data verify` reads everything.",
        .argument = "URI",
        .examples = {"millrace-data inspect parquet:/data/photos"}});
   flags.Add("json", &json, "", "Print JSON");
   flags.Add("operators", &libraries, "FILE.so",
             "Library of a source that reads the dataset; may be repeated");
+  AddCacheDirFlag(flags, &cache_dir);
   int exit_code;
   if (!ParseOrLeave(flags, args, "inspect", out, &exit_code)) return exit_code;
   const std::string& uri = flags.argument();
   const auto operators = UsageError(operators::Operators::Load(libraries));
   if (!operators.ok()) return Report("inspect", operators.status());
-  const auto source =
-      storage::OpenRecordSource(uri, {.operators = operators->get()});
+  const auto source = storage::OpenRecordSource(
+      uri, {.cache_dir = cache_dir, .operators = operators->get()});
   if (!source.ok()) return Report("inspect", source.status());
   const absl::StatusOr<DatasetFiles> files = FindDatasetFiles(uri);
   if (!files.ok()) return Report("inspect", files.status());

@@ -52,6 +52,7 @@ struct Flags {
   std::string field;
   std::string explain;  // "text" or "json"
   std::vector<std::string> operators;
+  std::string cache_dir;
   uint64_t epoch = 0;
   uint64_t step = 0;
   int64_t samples = 16;
@@ -270,6 +271,7 @@ absl::Status Preview(const Flags& flags, bool samples_given,
   }
   storage::OpenSourceOptions open;
   open.operators = operators.get();
+  open.cache_dir = flags.cache_dir;
   std::vector<std::shared_ptr<const storage::RecordSource>> datasets;
   for (const std::string& uri : flags.datasets) {
     MR_ASSIGN_OR_RETURN(std::shared_ptr<const storage::RecordSource> source,
@@ -327,8 +329,9 @@ int RunPreview(const std::vector<std::string>& args, std::ostream& out) {
   flags.Group("Batch");
   flags.Add(
       "dataset", &given.datasets, "URI",
-      "Dataset, lmdb:PATH or parquet:PATH; for a mixture repeat the flag, once "
-      "for each dataset of the pipeline, in the pipeline's order");
+      "Dataset, lmdb:PATH, parquet:PATH or imagefolder:PATH; for a mixture "
+      "repeat the flag, once for each dataset of the pipeline, in the "
+      "pipeline's order");
   flags.Add("preset", &given.preset, "NAME", "Name of a preset pipeline");
   flags.Add("pipeline", &given.pipeline, "FILE",
             "File of a pipeline (docs/transforms.md); if it names one dataset, "
@@ -353,6 +356,7 @@ int RunPreview(const std::vector<std::string>& args, std::ostream& out) {
   flags.Add("operators", &given.operators, "FILE.so",
             "Library of operators that the pipeline or the dataset needs; may "
             "be repeated");
+  AddCacheDirFlag(flags, &given.cache_dir);
   flags.Group("Output");
   flags.Add(
       "output", &given.output, "FILE.png|svg",

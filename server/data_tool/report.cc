@@ -71,6 +71,15 @@ void Warn(absl::string_view command,
   }
 }
 
+program::FlagSet::Flag& AddCacheDirFlag(program::FlagSet& flags,
+                                        std::string* cache_dir) {
+  return flags
+      .Add("cache_dir", cache_dir, "DIR",
+           "Folder of the lists of files of imagefolder: datasets, as the "
+           "--cache_dir of millrace-server, or off")
+      .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
+}
+
 bool ParseOrLeave(program::FlagSet& flags, const std::vector<std::string>& args,
                   absl::string_view command, std::ostream& out,
                   int* exit_code) {

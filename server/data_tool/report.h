@@ -34,6 +34,10 @@ int Report(absl::string_view command, const absl::Status& status);
 // Prints "millrace-data COMMAND: warning: SENTENCE" for each.
 void Warn(absl::string_view command, const std::vector<std::string>& sentences);
 
+// Adds --cache_dir, for commands that open datasets.
+program::FlagSet::Flag& AddCacheDirFlag(program::FlagSet& flags,
+                                        std::string* cache_dir);
+
 // Parses, and answers --help. False: leave with *exit_code.
 bool ParseOrLeave(program::FlagSet& flags, const std::vector<std::string>& args,
                   absl::string_view command, std::ostream& out, int* exit_code);

@@ -19,19 +19,20 @@
 #include "absl/strings/str_format.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
+#include "common/first_of.h"
 #include "common/standard_output.h"
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
 #include "common/usage_error.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/dataset_files.h"
-#include "server/data_tool/first_of.h"
 #include "server/data_tool/image_check.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operators.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/open.h"
+#include "server/storage/sample_files.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -58,8 +59,11 @@ int ShardOf(const DatasetInfo& info, int64_t sample) {
 // The damage of a dataset: for each kind, the number and the first places.
 class Damage {
  public:
-  Damage(const DatasetInfo& info, bool decode)
-      : info_(info), decode_(decode), images_of_(info.shards_size()) {}
+  Damage(const storage::RecordSource& source, bool decode)
+      : info_(source.info()),
+        files_(storage::SampleFilesOf(source)),
+        decode_(decode),
+        images_of_(info_.shards_size()) {}
 
   // Adds a sample that the reader refuses.
   void AddSample(int64_t sample, const absl::Status& status) {
@@ -98,7 +102,7 @@ class Damage {
     if (samples_ > 0) {
       add(samples_, " of ", CountText(info_.samples(), "sample"),
           " cannot be used: ", FirstOf(first_samples_, "; ", samples_),
-          hashes_known
+          hashes_known && files_ == nullptr
               ? "; pack checked every sample, so the damage is newer: copy the "
                 "file again, or pack the dataset again"
               : "; repair the files, or train with another policy than FAIL "
@@ -113,6 +117,9 @@ class Damage {
           " cannot be decoded: ", FirstOf(first_images_, "; ", images_),
           !hashes_known ? "; repair the files, or train with another policy "
                           "than FAIL (docs/operations.md)"
+          : files_ != nullptr
+              ? "; repair the files, or train with another policy than FAIL "
+                "(docs/operations.md)"
           : hashes_.empty() && unread_.empty()
               ? "; the shards are as they were packed, so the damage is older: "
                 "repair the original files and pack again, or train with "
@@ -125,6 +132,14 @@ class Damage {
         add("the content of ", hashes_.size() - i,
             " more shards is not what was packed");
         break;
+      }
+      if (files_ != nullptr) {
+        add("the content of the files is not what `millrace-data index` has "
+            "read: the hash is ",
+            hashes_[i].second, " instead of ",
+            info_.shards(hashes_[i].first).content_sum(),
+            "; restore the files, or run `millrace-data index` again");
+        continue;
       }
       const auto& [shard, found] = hashes_[i];
       const ShardInfo& info = info_.shards(shard);
@@ -148,9 +163,13 @@ class Damage {
 
  private:
   // Returns "shard part-00000-of-00002.lmdb, row 3 (sample 3, field image):
-  // REASON".
+  // REASON", or "cat/1.jpg (sample 3, field image): REASON".
   std::string Describe(int64_t sample, absl::string_view field,
                        const absl::Status& status) const {
+    if (files_ != nullptr) {
+      return absl::StrCat(files_->FileOf(sample), " (sample ", sample, field,
+                          "): ", status.message());
+    }
     const ShardInfo& shard = info_.shards(ShardOf(info_, sample));
     return absl::StrCat("shard ", shard.name(), ", row ",
                         sample - shard.first_sample(), " (sample ", sample,
@@ -158,6 +177,7 @@ class Damage {
   }
 
   const DatasetInfo& info_;
+  const storage::SampleFiles* const files_;  // null: there are shards
   const bool decode_;
   int64_t samples_ = 0;
   int64_t images_ = 0;
@@ -170,12 +190,14 @@ class Damage {
 };
 
 absl::Status Verify(const std::string& uri,
-                    const std::vector<std::string>& libraries, bool decode,
-                    Place* place, std::ostream& out) {
+                    const std::vector<std::string>& libraries,
+                    const std::string& cache_dir, bool decode, Place* place,
+                    std::ostream& out) {
   MR_ASSIGN_OR_RETURN(const auto operators,
                       UsageError(operators::Operators::Load(libraries)));
   MR_ASSIGN_OR_RETURN(auto source, storage::OpenRecordSource(
-                                       uri, {.operators = operators.get()}));
+                                       uri, {.cache_dir = cache_dir,
+                                             .operators = operators.get()}));
   MR_ASSIGN_OR_RETURN(const DatasetFiles files, FindDatasetFiles(uri));
   MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
   const DatasetInfo& info = source->info();
@@ -189,7 +211,7 @@ absl::Status Verify(const std::string& uri,
   const auto images = static_cast<int64_t>(image_fields.size());
   std::optional<ToolProgress> progress(std::in_place, "verifying",
                                        info.samples());
-  Damage damage(info, decode);
+  Damage damage(*source, decode);
   int64_t bytes = 0;
   bool hashes_known = true;
   for (int number = 0; number < info.shards_size(); ++number) {
@@ -259,13 +281,15 @@ absl::Status Verify(const std::string& uri,
     what = absl::StrCat(", all ", info.samples() * images, " images decode");
   }
   const bool one = info.samples() == 1;
+  const std::string as_before =
+      absl::StrCat(one ? " and as it was " : " and as they were ",
+                   info.format() == "imagefolder" ? "indexed" : "packed");
   out << absl::StreamFormat(
       "%s: %s (%s) in %s %s whole%s%s, fingerprint %s\n", Readable(uri),
       CountText(info.samples(), "sample"), SizeText(bytes),
       CountText(info.shards_size(), "shard"), one ? "is" : "are",
-      !hashes_known ? " (the dataset has no content hash to compare)"
-      : one         ? " and as it was packed"
-                    : " and as they were packed",
+      hashes_known ? as_before
+                   : " (the dataset has no content hash to compare)",
       what, info.fingerprint());
   if (files.files.size() > 1) {
     out << "the dataset consists of " << Readable(files.Sentence()) << "\n";
@@ -280,6 +304,7 @@ absl::Status Verify(const std::string& uri,
 // may end the process when it reads a damaged file.
 int RunVerify(const std::vector<std::string>& args, std::ostream& out) {
   std::vector<std::string> libraries;
+  std::string cache_dir;
   bool no_decode = false;
   program::FlagSet flags(
       {.command = "millrace-data verify",
@@ -287,11 +312,13 @@ int RunVerify(const std::vector<std::string>& args, std::ostream& out) {
            "Reads every sample of a dataset, checks it against the schema, "
            "decodes every image, and compares the content hash with the hash "
            "that `pack` wrote. Continues after damage and reports all of it. "
-           "Parquet files of other programs contain no hash to compare.",
+           "Parquet files of other programs contain no hash to compare, and an "
+           "image folder has one only after `millrace-data index`.",
        .argument = "URI",
        .examples = {"millrace-data verify lmdb:/data/train"}});
   flags.Add("operators", &libraries, "FILE.so",
             "Library of a source that reads the dataset; may be repeated");
+  AddCacheDirFlag(flags, &cache_dir);
   flags.Add("no_decode", &no_decode, "",
             "Do not decode the images: faster, but does not find images that "
             "were damaged before packing");
@@ -314,7 +341,7 @@ int RunVerify(const std::vector<std::string>& args, std::ostream& out) {
   if (child == 0) {
     const StopSignals signals;
     absl::Status verified =
-        Verify(flags.argument(), libraries, !no_decode, place, out);
+        Verify(flags.argument(), libraries, cache_dir, !no_decode, place, out);
     if (verified.ok()) verified = FlushStandardOutput();
     _exit(Report("verify", verified));
   }

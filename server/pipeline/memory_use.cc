@@ -51,7 +51,8 @@ std::string MemoryUse::Sentence() const {
       FormatByteSize(pipelines), " for pipelines",
       file_metadata == 0 ? ""
                          : absl::StrCat(", ", FormatByteSize(file_metadata),
-                                        " for the footers of Parquet files"),
+                                        " for the footers of Parquet files and "
+                                        "the lists of image folders"),
       " and ", FormatByteSize(elsewhere), " for caches leaves ");
   if (batches > 0) absl::StrAppend(&text, FormatExactByteSize(batches));
   return text;

@@ -20,8 +20,9 @@ absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown storage format '", scheme,
-                   "'; write lmdb:PATH or parquet:PATH, or load the library "
-                   "of a source of that name with --operators=FILE.so"));
+                   "'; write lmdb:PATH, parquet:PATH or imagefolder:PATH, or "
+                   "load the library of a source of that name with "
+                   "--operators=FILE.so"));
 }
 
 absl::string_view SchemeOfStart(absl::string_view start) {
@@ -38,7 +39,7 @@ absl::StatusOr<DatasetUri> ParseDatasetUri(absl::string_view uri) {
   if (colon == uri.npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", uri, "' does not say its format; write lmdb:", uri,
-                     " or parquet:", uri));
+                     ", parquet:", uri, " or imagefolder:", uri));
   }
   return DatasetUri{.scheme = std::string(uri.substr(0, colon)),
                     .path = std::string(uri.substr(colon + 1))};

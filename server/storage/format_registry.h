@@ -1,6 +1,7 @@
 // The list of storage formats: which there are, and the format of a URI or of a
 // file. A new format is a folder beside this file and a line in
-// format_registry.cc.
+// format_registry.cc. Image folders have no shards, so they are no ShardFormat
+// (server/storage/imagefolder/).
 //
 // What it is not: it opens no file (open.h, dataset_writer.h).
 //
@@ -20,6 +21,8 @@
 #include "server/storage/shard_format.h"
 
 namespace millrace::storage {
+
+inline constexpr absl::string_view kImageFolderScheme = "imagefolder";
 
 // The format of that scheme. InvalidArgument: there is none; lists them.
 // Unimplemented: this program was built without it.

@@ -14,6 +14,7 @@
 #include "common/usage_error.h"
 #include "server/operators/operators.h"
 #include "server/storage/format_registry.h"
+#include "server/storage/imagefolder/folder_source.h"
 #include "server/storage/operator/operator_source.h"
 #include "server/storage/shard_format.h"
 #include "server/storage/shard_paths.h"
@@ -85,6 +86,9 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
     const operators::Operators::Source* const source =
         options.operators->FindSource(parsed.scheme);
     if (source != nullptr) return OpenOperatorSource(*source, parsed.path);
+  }
+  if (parsed.scheme == kImageFolderScheme) {
+    return OpenFolderSource(parsed.path, options);
   }
   MR_ASSIGN_OR_RETURN(const ShardFormat* format,
                       UsageError(FindFormat(parsed.scheme)));

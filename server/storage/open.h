@@ -13,7 +13,9 @@
 namespace millrace::storage {
 
 // `uri` is lmdb:PATH or parquet:PATH, PATH a file, a folder of shards or a
-// glob. Reads metadata and checks every shard's size and schema, not its rows.
+// glob, or imagefolder:PATH, PATH a folder of class folders. Reads metadata and
+// checks every shard's size and schema, not its rows; of an image folder it
+// lists the files.
 // SOURCE:PATH asks the source of that name among options.operators, which then
 // decides what PATH is and what is wrong with it.
 // NotFound: nothing there. InvalidArgument: unknown scheme, or a folder without

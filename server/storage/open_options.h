@@ -25,11 +25,14 @@ struct OpenSourceOptions {
   // sentence; null: there is none.
   std::function<std::string(uint64_t bytes)> cache_advice;
   // Budget that what is kept of the files' footers is charged to, by an
-  // estimate and before they are parsed; null: any footer is. Must outlive the
-  // source.
+  // estimate and before they are parsed, and the list of an image folder's
+  // files; null: any footer or list is. Must outlive the source.
   ByteBudget* metadata_budget = nullptr;
-  // As cache_advice, for footers of this size.
+  // As cache_advice, for footers or a list of this size.
   std::function<std::string(uint64_t bytes)> metadata_advice;
+  // Folder for indices of image folders; empty: the user's default
+  // ($XDG_CACHE_HOME/millrace, or ~/.cache/millrace); "off": none.
+  std::string cache_dir;
   // Libraries whose sources may read it; null: none.
   const operators::Operators* operators = nullptr;
 };

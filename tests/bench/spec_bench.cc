@@ -26,7 +26,7 @@
 #include "server/storage/synthetic/synthetic_source.h"
 #include "tests/bench/spec_runner.h"
 
-ABSL_FLAG(std::string, dataset, "", "lmdb:PATH or parquet:PATH");
+ABSL_FLAG(std::string, dataset, "", "lmdb:PATH, parquet:PATH or imagefolder:PATH");
 ABSL_FLAG(std::string, preset, "", "a pipeline by name");
 ABSL_FLAG(std::string, pipeline, "", "file with a pipeline spec as text");
 ABSL_FLAG(uint32_t, threads, 2, "worker threads");

@@ -62,6 +62,19 @@ TEST(CommandLineTest, DatasetsMayBeSeparatedByCommas) {
   EXPECT_EQ(line->flags.datasets(2).name(), "c");
 }
 
+TEST(CommandLineTest, ImageFolders) {
+  const auto line = ParseCommandLine(
+      {"--dataset=a=imagefolder:/x,y,b=imagefolder:/z", "--cache_dir=/c"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  ASSERT_EQ(line->flags.datasets_size(), 2);
+  EXPECT_EQ(line->flags.datasets(0).uri(), "imagefolder:/x,y");
+  EXPECT_EQ(line->flags.datasets(1).uri(), "imagefolder:/z");
+  ServerConfig file;
+  file.set_cache_dir("/of/the/file");
+  EXPECT_EQ(MergeConfig(file, line->flags).cache_dir(), "/c");
+  EXPECT_EQ(MergeConfig(file, ServerConfig()).cache_dir(), "/of/the/file");
+}
+
 TEST(CommandLineTest, WeightsMayStandBeforeAndWithoutTheDataset) {
   const auto line = ParseCommandLine({"--dataset_weight=b=2.5",
                                       "--dataset=a=lmdb:/a,b=lmdb:/b",

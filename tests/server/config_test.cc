@@ -68,7 +68,8 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
       {"datasets { uri: \"lmdb:/a\" }\n", "s.textproto:1:1: dataset name ``"},
       {"datasets { name: \"a\" uri: \"/a\" }\n",
        "s.textproto:1:22: dataset `a` has the uri `/a`"},
-      {"datasets { name: \"a\" }\n", "lmdb:PATH or parquet:PATH"},
+      {"datasets { name: \"a\" }\n",
+       "lmdb:PATH, parquet:PATH or imagefolder:PATH"},
       {"datasets { name: \"a\"", "s.textproto:1:"},
   };
   for (const Mistake& mistake : cases) {
@@ -117,6 +118,20 @@ TEST(ResolveServerConfigTest, TheMachineFillsInWhatIsLeftOut) {
   const std::string table = DescribeSettings(*settings, kMachine);
   EXPECT_THAT(table, HasSubstr("4 GiB"));
   EXPECT_THAT(table, Not(HasSubstr("WARNING")));
+}
+
+TEST(ResolveServerConfigTest, TheCacheFolderIsOfImageFolders) {
+  const auto config = ParseServerConfig(
+      "datasets { name: 'a' uri: 'imagefolder:/a' } cache_dir: '/c'", "s");
+  ASSERT_TRUE(config.ok()) << config.status();
+  auto settings = ResolveServerConfig(*config, kMachine);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->cache_dir, "/c");
+  EXPECT_THAT(DescribeSettings(*settings, kMachine),
+              HasSubstr("cache folder         /c  "));
+  settings->datasets[0].uri = "lmdb:/a";
+  EXPECT_THAT(DescribeSettings(*settings, kMachine),
+              Not(HasSubstr("cache folder")));
 }
 
 TEST(ResolveServerConfigTest, LocalSockets) {

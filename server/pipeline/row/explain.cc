@@ -24,6 +24,7 @@
 #include "server/pipeline/row/row_filler.h"
 #include "server/pipeline/row/worker_state.h"
 #include "server/plan/transforms/transforms.h"
+#include "server/storage/sample_files.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -82,10 +83,18 @@ class UnitLog final : public augment::ParameterLog {
   std::vector<Sample> samples_;
 };
 
-void FillOrigin(const DatasetInfo& info, const std::string& dataset,
+void FillOrigin(const storage::RecordSource& source, const std::string& dataset,
                 ExplainedRow* row) {
   row->set_dataset(dataset);
   row->set_shard_row(-1);
+  const DatasetInfo& info = source.info();
+  if (const storage::SampleFiles* const files = storage::SampleFilesOf(source);
+      files != nullptr && row->sample() >= 0 &&
+      row->sample() < info.samples()) {
+    row->set_shard(files->FileOf(row->sample()));
+    row->set_shard_row(0);
+    return;
+  }
   const auto& shards = info.shards();
   auto shard = std::upper_bound(shards.begin(), shards.end(), row->sample(),
                                 [](int64_t sample, const ShardInfo& s) {
@@ -260,7 +269,7 @@ absl::Status BuiltPipeline::ExplainRows(
       explained->set_sample(index);
       explained->set_source(ref.source);
       explained->set_left_empty(valid_at[row] == 0);
-      FillOrigin(info(ref.source),
+      FillOrigin(source(ref.source),
                  spec.sources(static_cast<int>(ref.source)).dataset(),
                  explained);
       while (next < log.samples().size()) {

@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 #include "server/augment/mix_pixels.h"
+#include "server/storage/sample_files.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -351,7 +352,12 @@ absl::Status RowFiller::Located(absl::Status status, absl::string_view stage,
   const DatasetInfo& info = pipeline_.info(source_);
   detail.set_dataset(info.name());
   detail.set_sample(index);
-  if (sample != nullptr) {
+  const storage::SampleFiles* const files =
+      storage::SampleFilesOf(pipeline_.source(source_));
+  if (sample != nullptr && files != nullptr) {
+    detail.set_shard(files->FileOf(index));
+    detail.set_row(0);
+  } else if (sample != nullptr) {
     if (sample->shard >= 0 && sample->shard < info.shards_size()) {
       detail.set_shard(info.shards(sample->shard).name());
     }

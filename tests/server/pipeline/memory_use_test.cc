@@ -82,7 +82,8 @@ TEST(MemoryUse, FootersAreHeld) {
   EXPECT_EQ(use.held(), without.held() + 100 * kMiB);
   EXPECT_EQ(use.batches, without.batches - 100 * kMiB);
   EXPECT_THAT(use.Sentence(),
-              HasSubstr("100 MiB for the footers of Parquet files and 7 B for "
+              HasSubstr("100 MiB for the footers of Parquet files and the "
+                        "lists of image folders and 7 B for "
                         "caches leaves "));
   needs.file_metadata = 512 * kMiB;
   EXPECT_EQ(PlanMemory(needs, 512 * kMiB, 7).batches, 0u);

@@ -2,8 +2,8 @@
 //
 //   FirstOf({"a", "b"}, "; ", 7)  ->  "a; b; and 5 more"
 
-#ifndef MILLRACE_SERVER_DATA_TOOL_FIRST_OF_H_
-#define MILLRACE_SERVER_DATA_TOOL_FIRST_OF_H_
+#ifndef MILLRACE_COMMON_FIRST_OF_H_
+#define MILLRACE_COMMON_FIRST_OF_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 
-namespace millrace::data_tool {
+namespace millrace {
 
 // Max entries of a list that are written out; the caller may stop there.
 inline constexpr size_t kMaxListed = 10;
@@ -31,6 +31,6 @@ inline std::string FirstOf(const std::vector<std::string>& first,
   return text;
 }
 
-}  // namespace millrace::data_tool
+}  // namespace millrace
 
-#endif  // MILLRACE_SERVER_DATA_TOOL_FIRST_OF_H_
+#endif  // MILLRACE_COMMON_FIRST_OF_H_

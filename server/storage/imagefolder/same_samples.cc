@@ -1,4 +1,4 @@
-#include "server/data_tool/same_samples.h"
+#include "server/storage/imagefolder/same_samples.h"
 
 #include <algorithm>
 #include <functional>
@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 namespace {
 
 // Max number of kinds (images, masks, depths, edges, ...): more folders are
@@ -135,4 +135,4 @@ bool IsOneChannelPng(absl::string_view start) {
          (start[kColorType] == kGrey || start[kColorType] == kPalette);
 }
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage

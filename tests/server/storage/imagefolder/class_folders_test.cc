@@ -1,4 +1,4 @@
-#include "server/data_tool/class_folders.h"
+#include "server/storage/imagefolder/class_folders.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -19,7 +19,7 @@ using Names = std::vector<std::string>;
 
 // Of images at these paths; one that ends in a slash is a folder without any.
 absl::StatusOr<Names> Check(const Names& paths, const Names& tables = {},
-                            bool by_split = false) {
+                            FolderUse use = FolderUse::kPack) {
   ImageFolders input;
   for (const std::string& path : paths) {
     ImageFolders* folder = &input;
@@ -29,12 +29,12 @@ absl::StatusOr<Names> Check(const Names& paths, const Names& tables = {},
     }
     if (!parts.back().empty()) folder->images.Add(parts.back());
   }
-  return CheckClassFolders("/in", input, tables, by_split);
+  return CheckClassFolders("/in", input, tables, use);
 }
 
 std::string Refusal(const Names& paths, const Names& tables = {},
-                    bool by_split = false) {
-  const auto result = Check(paths, tables, by_split);
+                    FolderUse use = FolderUse::kPack) {
+  const auto result = Check(paths, tables, use);
   EXPECT_FALSE(result.ok());
   return std::string(result.status().message());
 }
@@ -223,7 +223,8 @@ TEST(ClassFoldersTest, AFolderWithoutImagesIsNoClass) {
 
 TEST(ClassFoldersTest, AdviceUndoesTheSplitThatWasGiven) {
   EXPECT_THAT(
-      Refusal({"photos/cat/1.jpg", "photos/dog/1.jpg"}, {}, true),
+      Refusal({"photos/cat/1.jpg", "photos/dog/1.jpg"}, {},
+              FolderUse::kPackSplit),
       HasSubstr("pack that folder (--input=/in/photos without --split)"));
 }
 
@@ -266,5 +267,21 @@ TEST(ClassFoldersTest, ClassesWithTheSameFoldersAreDoubted) {
       ElementsAre(HasSubstr("folders of the same names (cat, dog)")));
 }
 
+// A URI has neither --split nor --labels_from_folders.
+TEST(ClassFoldersTest, AdviceForUris) {
+  const std::string parts = Refusal(
+      {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg"}, {}, FolderUse::kUri);
+  EXPECT_THAT(parts, HasSubstr("open each part by itself "
+                               "(imagefolder:/in/train), or pack the folder "
+                               "with `millrace-data pack --format=imagefolder "
+                               "--input=/in --labels_from_folders`"));
+  const std::string deeper =
+      Refusal({"photos/cat/1.jpg", "photos/dog/1.jpg"}, {}, FolderUse::kUri);
+  EXPECT_THAT(deeper, HasSubstr("open that folder (imagefolder:/in/photos)"));
+  for (const std::string& advice : {parts, deeper}) {
+    EXPECT_THAT(advice, Not(HasSubstr("--split")));
+  }
+}
+
 }  // namespace
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage

@@ -7,15 +7,15 @@
 //   SplitsAmong({"box_train", "box_test", "cat"})   ->  {"box_train",
 //   "box_test"}
 
-#ifndef MILLRACE_SERVER_DATA_TOOL_SPLIT_NAME_H_
-#define MILLRACE_SERVER_DATA_TOOL_SPLIT_NAME_H_
+#ifndef MILLRACE_SERVER_STORAGE_IMAGEFOLDER_SPLIT_NAME_H_
+#define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_SPLIT_NAME_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 
 // The part that `name` says that it is, spelled in one way: "train" of
 // "Training_set". Digits, case and words like "images" do not matter. Empty:
@@ -26,6 +26,6 @@ std::string PartOfName(absl::string_view name);
 // because the words of two differ in the part only.
 std::vector<std::string> SplitsAmong(const std::vector<std::string>& names);
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_DATA_TOOL_SPLIT_NAME_H_
+#endif  // MILLRACE_SERVER_STORAGE_IMAGEFOLDER_SPLIT_NAME_H_

@@ -1,9 +1,9 @@
-#include "server/data_tool/split_name.h"
+#include "server/storage/imagefolder/split_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 namespace {
 
 using ::testing::ElementsAre;
@@ -40,4 +40,4 @@ TEST(SplitNameTest, PartsAmongNames) {
 }
 
 }  // namespace
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage

@@ -9,10 +9,11 @@
 //
 //   ImageFolders input;
 //   input.folders["train"].folders["cat"].images.Add("1.jpg");
-//   MR_RETURN_IF_ERROR(CheckClassFolders("/data", input, {}, false).status());
+//   MR_RETURN_IF_ERROR(
+//       CheckClassFolders("/data", input, {}, FolderUse::kPack).status());
 
-#ifndef MILLRACE_SERVER_DATA_TOOL_CLASS_FOLDERS_H_
-#define MILLRACE_SERVER_DATA_TOOL_CLASS_FOLDERS_H_
+#ifndef MILLRACE_SERVER_STORAGE_IMAGEFOLDER_CLASS_FOLDERS_H_
+#define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_CLASS_FOLDERS_H_
 
 #include <map>
 #include <string>
@@ -20,9 +21,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/data_tool/same_samples.h"
+#include "server/storage/imagefolder/same_samples.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 
 // A folder: where images lie below it.
 struct ImageFolders {
@@ -30,8 +31,15 @@ struct ImageFolders {
   std::map<std::string, ImageFolders> folders;  // also those without images
 };
 
+// How the user named the folder, and so how advice names another one.
+enum class FolderUse {
+  kPack,       // `millrace-data pack --input=`
+  kPackSplit,  // the same with --split
+  kUri,        // imagefolder:PATH
+};
+
 // `path` of `input`, whose folders would be the classes; `tables`: files within
-// it that may hold labels; `by_split`: the user chose `path` by --split.
+// it that may hold labels.
 // InvalidArgument: the folders are parts of a dataset, the classes lie deeper,
 // a part lies beside classes, folders hold images and masks of the same
 // samples, or all images would be of one class while there are tables. The
@@ -39,8 +47,8 @@ struct ImageFolders {
 // be wrong, a warning each.
 absl::StatusOr<std::vector<std::string>> CheckClassFolders(
     const std::string& path, const ImageFolders& input,
-    absl::Span<const std::string> tables, bool by_split);
+    absl::Span<const std::string> tables, FolderUse use);
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_DATA_TOOL_CLASS_FOLDERS_H_
+#endif  // MILLRACE_SERVER_STORAGE_IMAGEFOLDER_CLASS_FOLDERS_H_

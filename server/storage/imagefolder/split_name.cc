@@ -1,4 +1,4 @@
-#include "server/data_tool/split_name.h"
+#include "server/storage/imagefolder/split_name.h"
 
 #include <array>
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 namespace {
 
 using Spelling = std::pair<absl::string_view, absl::string_view>;
@@ -97,4 +97,4 @@ std::vector<std::string> SplitsAmong(const std::vector<std::string>& names) {
   return splits;
 }
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage

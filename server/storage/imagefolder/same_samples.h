@@ -16,8 +16,8 @@
 //   std::string why = WhySameSamples({{"gt", &gt, true}, {"rgb", &rgb,
 //   false}});
 
-#ifndef MILLRACE_SERVER_DATA_TOOL_SAME_SAMPLES_H_
-#define MILLRACE_SERVER_DATA_TOOL_SAME_SAMPLES_H_
+#ifndef MILLRACE_SERVER_STORAGE_IMAGEFOLDER_SAME_SAMPLES_H_
+#define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_SAME_SAMPLES_H_
 
 #include <cstddef>
 #include <string>
@@ -25,7 +25,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 
 // The images that lie in one folder.
 struct ImageNames {
@@ -62,6 +62,6 @@ std::string WhyMasks(const std::vector<const ImageNames*>& all);
 // Whether a file that begins so is a PNG of one channel.
 bool IsOneChannelPng(absl::string_view start);
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_DATA_TOOL_SAME_SAMPLES_H_
+#endif  // MILLRACE_SERVER_STORAGE_IMAGEFOLDER_SAME_SAMPLES_H_

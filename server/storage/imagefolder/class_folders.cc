@@ -1,4 +1,4 @@
-#include "server/data_tool/class_folders.h"
+#include "server/storage/imagefolder/class_folders.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,11 +9,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/first_of.h"
 #include "common/status_macros.h"
-#include "server/data_tool/first_of.h"
-#include "server/data_tool/split_name.h"
+#include "server/storage/imagefolder/split_name.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -81,17 +81,20 @@ void Collect(const ImageFolders& folder, std::vector<const ImageNames*>* all) {
   for (const auto& [name, below] : folder.folders) Collect(below, all);
 }
 
+// After what `pack` reads, or what an image folder contains.
 constexpr absl::string_view kWriteParquet =
-    "pack reads only images in class folders: write images with masks or other "
-    "labels as Parquet (docs/formats.md)";
+    " only images in class folders: write images with masks or other labels as "
+    "Parquet (docs/formats.md)";
 
 class Layout {
  public:
   Layout(const std::string& input, absl::Span<const std::string> tables,
-         bool by_split)
+         FolderUse use)
       : input_(input),
         tables_(tables.begin(), tables.end()),
-        by_split_(by_split) {}
+        is_uri_(use == FolderUse::kUri),
+        by_split_(use == FolderUse::kPackSplit),
+        verb_(is_uri_ ? "open" : "pack") {}
 
   // Whether `path` can be packed as it is.
   absl::StatusOr<Names> Check(const std::string& path,
@@ -101,15 +104,15 @@ class Layout {
     if (const std::string kinds = WhyKinds(folder, names); !kinds.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("folders in ", path, " ", kinds,
-                       " and would become classes; ", kWriteParquet,
-                       ", or pass ", AsClasses(path), " if these are classes"));
+                       " and would become classes; ", WriteParquet(), ", or ",
+                       PassAsClasses(path), " if these are classes"));
     }
     std::vector<const ImageNames*> all;
     Collect(folder, &all);
     if (const std::string masks = WhyMasks(all); !masks.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("in ", path, ", ", masks, " and would become samples; ",
-                       kWriteParquet, ", or pass ", AsClasses(path),
+                       WriteParquet(), ", or ", PassAsClasses(path),
                        " if all of them are images of the classes"));
     }
     const Names splits = SplitsAmong(names);
@@ -122,8 +125,9 @@ class Layout {
                 "class: "
               : " have the names of parts of a dataset and would become its "
                 "classes: ",
-          List(splits), "; ", PackParts(path, folder, splits), ", or pass ",
-          AsClasses(path), " if ", one ? "it is a class" : "they are classes"));
+          List(splits), "; ", OpenParts(path, folder, splits), ", or ",
+          PassAsClasses(path), " if ",
+          one ? "it is a class" : "they are classes"));
     }
     if (names.size() == 1) return CheckOneClass(path, folder, names[0]);
     return CheckClasses(path, folder, names);
@@ -131,14 +135,42 @@ class Layout {
 
  private:
   std::string AsClasses(const std::string& path) const {
+    if (is_uri_) {
+      return absl::StrCat("`millrace-data pack --format=imagefolder --input=",
+                          path, " --labels_from_folders`");
+    }
     if (path == input_) return "--labels_from_folders";
-    return InputFlag(path, " --labels_from_folders");
+    return Argument(path, " --labels_from_folders");
   }
 
-  std::string InputFlag(const std::string& path,
-                        absl::string_view more = "") const {
+  std::string PassAsClasses(const std::string& path) const {
+    return absl::StrCat(is_uri_ ? "pack the folder with " : "pass ",
+                        AsClasses(path));
+  }
+
+  // What names the folder: a flag with its value, or a URI.
+  std::string Argument(const std::string& path,
+                       absl::string_view more = "") const {
+    if (is_uri_) return absl::StrCat("imagefolder:", path);
     return absl::StrCat("--input=", path, more,
                         by_split_ ? " without --split" : "");
+  }
+
+  // The same for the part `name` of the dataset in `path`.
+  std::string PartArgument(const std::string& path,
+                           const std::string& name) const {
+    if (is_uri_) return Argument(absl::StrCat(path, "/", name));
+    return absl::StrCat("--input=", path, " --split=", name);
+  }
+
+  std::string WriteParquet() const {
+    return absl::StrCat(is_uri_ ? "an image folder contains" : "pack reads",
+                        kWriteParquet);
+  }
+
+  // "packed in this form"
+  std::string InThisForm() const {
+    return absl::StrCat(verb_, "ed in this form");
   }
 
   // What the user must do with `folder` before the command can pack it.
@@ -158,9 +190,9 @@ class Layout {
         "; sort the images into one folder for each class"));
   }
 
-  static std::string MayHoldLabels(const Names& tables) {
-    return absl::StrCat(List(tables),
-                        " may contain labels, which pack does not read");
+  std::string MayHoldLabels(const Names& tables) const {
+    return absl::StrCat(List(tables), " may contain labels, which ",
+                        is_uri_ ? "the server" : "pack", " does not read");
   }
 
   // The tables that may contain the classes of the images in `path`, whose only
@@ -176,8 +208,8 @@ class Layout {
     return tables;
   }
 
-  // The command that packs the parts `splits` of a dataset in `path`.
-  std::string PackParts(const std::string& path, const ImageFolders& folder,
+  // How to pack, or open, the parts `splits` of a dataset in `path`.
+  std::string OpenParts(const std::string& path, const ImageFolders& folder,
                         const Names& splits) const {
     Names ready;
     for (const std::string& name : splits) {
@@ -189,20 +221,20 @@ class Layout {
     const std::string part = absl::StrCat(path, "/", example);
     if (ready.empty()) {
       return absl::StrCat(
-          splits.size() == 1 ? "it cannot be packed in this form: "
-                             : "none of them can be packed in this form: ",
+          splits.size() == 1 ? "it cannot be " : "none of them can be ",
+          InThisForm(), ": ",
           Check(part, folder.folders.at(example)).status().message());
     }
     const std::string how =
-        absl::StrCat(" (--input=", path, " --split=", example,
+        absl::StrCat(" (", PartArgument(path, example),
                      Before(folder.folders.at(example)), ")");
-    if (splits.size() == 1) return absl::StrCat("pack the part", how);
+    if (splits.size() == 1) return absl::StrCat(verb_, " the part", how);
     if (ready.size() == splits.size()) {
-      return absl::StrCat("pack each part by itself", how);
+      return absl::StrCat(verb_, " each part by itself", how);
     }
-    return absl::StrCat("pack ", List(ready), " by ",
+    return absl::StrCat(verb_, " ", List(ready), " by ",
                         ready.size() == 1 ? "itself" : "themselves", how,
-                        "; the others cannot be packed in this form");
+                        "; the others cannot be ", InThisForm());
   }
 
   static const std::string& Example(const Names& splits) {
@@ -230,10 +262,10 @@ class Layout {
     if (!below->images.stems.empty()) {
       const Names tables = TablesOf(path, name);
       if (tables.empty()) return Names();
-      return absl::InvalidArgumentError(absl::StrCat(
-          one_class, ", and ", MayHoldLabels(tables),
-          "; sort the images into one folder for each class, or pass ",
-          AsClasses(path), " if one class is meant"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(one_class, ", and ", MayHoldLabels(tables),
+                       "; sort the images into one folder for each class, or ",
+                       PassAsClasses(path), " if one class is meant"));
     }
     const absl::Status classes = Check(deepest, *below).status();
     if (!classes.ok()) {
@@ -243,8 +275,8 @@ class Layout {
     }
     return absl::InvalidArgumentError(absl::StrCat(
         one_class, ", but ", deepest, " contains its images in folders (",
-        List(names), "); if these are the classes, pack that folder (",
-        InputFlag(deepest), Before(*below), "), or pass ", AsClasses(path),
+        List(names), "); if these are the classes, ", verb_, " that folder (",
+        Argument(deepest), Before(*below), "), or ", PassAsClasses(path),
         " if one class is meant"));
   }
 
@@ -270,9 +302,9 @@ class Layout {
           "(",
           List(first), "), which do not become classes",
           Check(path_of_first, below).ok()
-              ? absl::StrCat("; if they are classes, pack each folder of ",
-                             path, " by itself, such as ",
-                             InputFlag(path_of_first), Before(below))
+              ? absl::StrCat("; if they are classes, ", verb_,
+                             " each folder of ", path, " by itself, such as ",
+                             Argument(path_of_first), Before(below))
               : ""));
     }
     // Check() leaves at most one.
@@ -292,7 +324,7 @@ class Layout {
     const std::string kinds = WhyKinds(folder, names);
     if (kinds.empty() && splits.size() < 2) return absl::OkStatus();
     const std::string of_class = absl::StrCat(path, "/", name);
-    std::string what_to_do(kWriteParquet);
+    std::string what_to_do = WriteParquet();
     if (kinds.empty()) {
       const bool ready = std::any_of(
           splits.begin(), splits.end(), [&](const std::string& split) {
@@ -300,20 +332,20 @@ class Layout {
                          folder.folders.at(split))
                 .ok();
           });
-      what_to_do = ready ? PackParts(of_class, folder, splits)
+      what_to_do = ready ? OpenParts(of_class, folder, splits)
                          : absl::StrCat(
                                "move the images into one folder for each part "
                                "with one folder for each class in it, such as ",
-                               path, "/", Example(splits), "/", name,
-                               ", and pack each part by itself");
+                               path, "/", Example(splits), "/", name, ", and ",
+                               verb_, " each part by itself");
     }
     return absl::InvalidArgumentError(absl::StrCat(
         "folders in ", of_class, " ",
         kinds.empty() ? absl::StrCat("have the names of parts of a dataset (",
                                      List(splits), ")")
                       : kinds,
-        " and would become one class, ", name, "; ", what_to_do, ", or pass ",
-        AsClasses(path), " if ", name, " is a class"));
+        " and would become one class, ", name, "; ", what_to_do, ", or ",
+        PassAsClasses(path), " if ", name, " is a class"));
   }
 
   // Checks folder `name` in `path`, which has the name of a part and is beside
@@ -326,8 +358,8 @@ class Layout {
     const ImageFolders& below = folder.folders.at(name);
     const bool ready = Check(absl::StrCat(path, "/", name), below).ok();
     const std::string how =
-        ready ? absl::StrCat("pack it by itself (--input=", path,
-                             " --split=", name, Before(below), ")")
+        ready ? absl::StrCat(verb_, " it by itself (", PartArgument(path, name),
+                             Before(below), ")")
               : "";
     if (!below.images.stems.empty() || !some_classes_direct) {
       doubts->push_back(
@@ -337,30 +369,31 @@ class Layout {
                        ready ? how : "move it elsewhere"));
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, "/", name,
-                     " has the name of a part of a dataset and contains its "
-                     "images in folders (",
-                     List(FoldersIn(below)),
-                     "), while the folders beside it contain images directly: "
-                     "it would become a class; ",
-                     ready ? absl::StrCat(how, ", ") : "",
-                     "move it elsewhere to pack the others, or pass ",
-                     AsClasses(path), " if it is a class"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, "/", name,
+        " has the name of a part of a dataset and contains its "
+        "images in folders (",
+        List(FoldersIn(below)),
+        "), while the folders beside it contain images directly: "
+        "it would become a class; ",
+        ready ? absl::StrCat(how, ", ") : "", "move it elsewhere to ", verb_,
+        " the others, or ", PassAsClasses(path), " if it is a class"));
   }
 
   const std::string& input_;  // as the user gave it
   const Names tables_;        // paths within the input
+  const bool is_uri_;
   const bool by_split_;
+  const std::string verb_;  // "pack" or "open"
 };
 
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> CheckClassFolders(
     const std::string& path, const ImageFolders& input,
-    absl::Span<const std::string> tables, bool by_split) {
+    absl::Span<const std::string> tables, FolderUse use) {
   if (FoldersIn(input).empty()) return Names();
-  return Layout(path, tables, by_split).Check(path, input);
+  return Layout(path, tables, use).Check(path, input);
 }
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage

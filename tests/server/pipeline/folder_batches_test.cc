@@ -1,0 +1,200 @@
+// An image folder that is served as it is gives the batches of its packed
+// dataset, byte by byte; a file that changes ends the run and no other sample
+// takes its place; a file that is no image is named.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "proto/error_detail.h"
+#include "server/data_tool/commands.h"
+#include "server/pipeline/engine.h"
+#include "server/storage/open.h"
+#include "tests/server/pipeline/engine_fixture.h"
+#include "tests/server/storage/storage_testing.h"
+#include "tests/testing/images/jpeg_writer.h"
+
+namespace millrace::pipeline {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kImages = 60;
+
+class FolderBatchesTest : public ::testing::Test {
+ protected:
+  FolderBatchesTest() {
+    for (int i = 0; i < kImages; ++i) {
+      const std::string folder =
+          absl::StrCat(Images(), "/", i % 3 == 0 ? "ape" : "bee-", i % 3,
+                       i % 4 == 0 ? "/deep" : "");
+      std::filesystem::create_directories(folder);
+      JpegKind kind;
+      kind.width = 40 + i % 7 * 9;
+      kind.height = 90 - i % 5 * 11;
+      kind.progressive = i % 6 == 0;
+      const std::vector<uint8_t> jpeg = WriteJpeg(kind, i);
+      storage::WriteFile(
+          absl::StrCat(folder, "/", i, ".jpg"),
+          {reinterpret_cast<const char*>(jpeg.data()), jpeg.size()});
+    }
+  }
+
+  std::string Images() const { return folder_ / "images"; }
+
+  std::shared_ptr<const storage::RecordSource> OpenSource(
+      const std::string& uri) {
+    auto source =
+        storage::OpenRecordSource(uri, {.cache_dir = folder_ / "cache"});
+    EXPECT_TRUE(source.ok()) << source.status();
+    return *std::move(source);
+  }
+
+  std::unique_ptr<Engine> Serve(const std::string& uri, uint32_t threads,
+                                uint32_t read_threads) {
+    budgets_.push_back(std::make_unique<ByteBudget>(uint64_t{256} << 20));
+    auto engine = Engine::Create({.threads = threads,
+                                  .read_threads = read_threads,
+                                  .budget = budgets_.back().get()},
+                                 {{"photos", OpenSource(uri)}});
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return *std::move(engine);
+  }
+
+  static std::string Text(const std::string& preset,
+                          const std::string& more = "") {
+    return absl::StrCat("sources { dataset: 'photos' } preset: '", preset,
+                        "' seed: 9 batch_size: 8 ", more);
+  }
+
+  static absl::Status Run(Engine& engine, const std::string& text,
+                          uint64_t epoch, Arrivals* arrivals) {
+    const auto pipeline = engine.Open(Spec(text));
+    if (!pipeline.ok()) return pipeline.status();
+    StepRange range;
+    range.epoch = epoch;
+    range.step_count = (*pipeline)->description().steps_per_epoch();
+    const auto run = engine.Start(*pipeline, range, arrivals->callbacks());
+    if (!run.ok()) return run.status();
+    return arrivals->AwaitDone();
+  }
+
+  // The payloads of an epoch in the order of the steps.
+  static std::string Epoch(Engine& engine, const std::string& text,
+                           uint64_t epoch) {
+    Arrivals arrivals;
+    const absl::Status status = Run(engine, text, epoch, &arrivals);
+    EXPECT_TRUE(status.ok()) << status;
+    std::string all;
+    for (const auto& [step, batch] : arrivals.TakeBatches()) {
+      all += PayloadText(batch);
+    }
+    return all;
+  }
+
+  std::vector<std::unique_ptr<ByteBudget>> budgets_;
+  storage::TempFolder folder_;
+};
+
+TEST_F(FolderBatchesTest, AreThoseOfThePackedDataset) {
+  const std::string packed_uri = absl::StrCat("lmdb:", folder_ / "packed");
+  ASSERT_EQ(
+      data_tool::RunDataTool({"pack", "--format=imagefolder",
+                              "--input=" + Images(), "--output=" + packed_uri},
+                             std::cerr),
+      0);
+  const std::string folder_uri = "imagefolder:" + Images();
+  const auto packed = Serve(packed_uri, 2, 0);
+  const auto folder = Serve(folder_uri, 2, 0);
+  const auto read_ahead = Serve(folder_uri, 3, 16);
+  for (const char* preset : {"imagenet_train", "imagenet_eval"}) {
+    for (const uint64_t epoch : {0, 1}) {
+      const std::string wanted = Epoch(*packed, Text(preset), epoch);
+      EXPECT_GT(wanted.size(), 1 << 20);
+      EXPECT_TRUE(Epoch(*folder, Text(preset), epoch) == wanted)
+          << preset << ", epoch " << epoch;
+      EXPECT_TRUE(Epoch(*read_ahead, Text(preset), epoch) == wanted)
+          << preset << ", epoch " << epoch;
+    }
+  }
+  // Names, sizes and times are no content.
+  const std::string fingerprint = OpenSource(packed_uri)->info().fingerprint();
+  EXPECT_NE(OpenSource(folder_uri)->info().fingerprint(), fingerprint);
+  ASSERT_EQ(data_tool::RunDataTool({"index", "--input=" + Images(),
+                                    "--cache_dir=" + folder_ / "cache"},
+                                   std::cerr),
+            0);
+  EXPECT_EQ(OpenSource(folder_uri)->info().fingerprint(), fingerprint);
+}
+
+// A copy has other times, and the same content.
+TEST_F(FolderBatchesTest, CopiesAgreeAfterIndexing) {
+  const std::string copy = folder_ / "copy";
+  std::filesystem::copy(Images(), copy,
+                        std::filesystem::copy_options::recursive);
+  std::vector<std::string> listed, indexed;
+  for (const std::string& path : {Images(), copy}) {
+    listed.push_back(OpenSource("imagefolder:" + path)->info().fingerprint());
+    ASSERT_EQ(data_tool::RunDataTool({"index", "--input=" + path,
+                                      "--cache_dir=" + folder_ / "cache"},
+                                     std::cerr),
+              0);
+    indexed.push_back(OpenSource("imagefolder:" + path)->info().fingerprint());
+  }
+  EXPECT_NE(listed[0], listed[1]);
+  EXPECT_EQ(indexed[0], indexed[1]);
+}
+
+// Another server may have the file as it was, so no substitute is taken here.
+TEST_F(FolderBatchesTest, AChangedFileIsNoBadSample) {
+  const auto engine = Serve("imagefolder:" + Images(), 2, 4);
+  const std::string file = Images() + "/ape0/deep/0.jpg";
+  storage::WriteFile(file, "another file");
+  Arrivals arrivals;
+  const std::string text =
+      Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }");
+  const absl::Status status = Run(*engine, text, 0, &arrivals);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(file + " was truncated"));
+  EXPECT_EQ(GetErrorDetail(status).dataset(), "photos");
+  EXPECT_EQ(GetErrorDetail(status).shard(), "ape0/deep/0.jpg");
+  EXPECT_EQ(engine->stats().bad_samples, 0);
+  // Clients that open anew are sent to another server.
+  EXPECT_TRUE(absl::IsUnavailable(engine->Open(Spec(text)).status()));
+}
+
+TEST_F(FolderBatchesTest, AFileThatIsNoImageIsNamed) {
+  storage::WriteFile(Images() + "/bee-1/1.jpg", "no image");
+  const auto engine = Serve("imagefolder:" + Images(), 2, 4);
+  Arrivals arrivals;
+  const absl::Status status = Run(*engine, Text("imagenet_eval"), 0, &arrivals);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_EQ(GetErrorDetail(status).shard(), "bee-1/1.jpg");
+  EXPECT_EQ(GetErrorDetail(status).row(), 0);
+  Arrivals others;
+  EXPECT_TRUE(Run(*engine,
+                  Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }"),
+                  0, &others)
+                  .ok());
+  const auto bad = engine->stats().recent_bad_samples;
+  ASSERT_EQ(bad.size(), 1);
+  EXPECT_EQ(bad[0].shard(), "bee-1/1.jpg");
+  // What a client asks for with `millrace replay`.
+  const auto pipeline = engine->Open(
+      Spec(Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }")));
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  ExplainBatchResponse response;
+  ASSERT_TRUE(
+      (*pipeline)->ExplainRows({0, 0, 1, 0, 1, false}, 0, 1, &response).ok());
+  EXPECT_THAT(response.explained(0).shard(), HasSubstr(".jpg"));
+  EXPECT_EQ(response.explained(0).shard_row(), 0);
+}
+
+}  // namespace
+}  // namespace millrace::pipeline

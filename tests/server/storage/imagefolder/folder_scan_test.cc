@@ -1,0 +1,194 @@
+// Which files of a folder become samples, and what is said of the others.
+
+#include "server/storage/imagefolder/folder_scan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "absl/strings/str_join.h"
+#include "tests/server/storage/imagefolder/image_tree.h"
+
+namespace millrace::storage {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<std::string> Paths(const FolderFiles& files) {
+  std::vector<std::string> paths;
+  for (int64_t i = 0; i < files.size(); ++i) {
+    paths.push_back(absl::StrCat(files.LabelOf(i), " ", files.PathOf(i)));
+  }
+  return paths;
+}
+
+class FolderScanTest : public ::testing::Test {
+ protected:
+  FolderListing Scan(const ScanOptions& options = {.use = FolderUse::kUri}) {
+    auto listing = ScanImageFolder(tree_.path(), options);
+    EXPECT_TRUE(listing.ok()) << listing.status();
+    return listing.ok() ? *std::move(listing) : FolderListing();
+  }
+  std::string Refusal() {
+    const auto listing = ScanImageFolder(tree_.path(), {});
+    EXPECT_FALSE(listing.ok());
+    return std::string(listing.status().message());
+  }
+  std::string Notes() {
+    const FolderListing listing = Scan();
+    return absl::StrJoin(listing.notes.Warnings(), "\n");
+  }
+  ImageTree tree_;
+};
+
+// A name is compared with the '/' behind it: "a-b/" comes before "a/".
+TEST_F(FolderScanTest, SamplesAreInBytewiseOrderOfPathsAndClassesOfNames) {
+  tree_.AddAll({"b/1.jpg", "a/10.jpg", "a/2.JPEG", "a-b/x.png", "a/sub/0.webp",
+                "a/Z.jpg"});
+  const FolderListing listing = Scan();
+  EXPECT_THAT(listing.classes, ElementsAre("a", "a-b", "b"));
+  EXPECT_THAT(Paths(listing.files),
+              ElementsAre("1 a-b/x.png", "0 a/10.jpg", "0 a/2.JPEG",
+                          "0 a/Z.jpg", "0 a/sub/0.webp", "2 b/1.jpg"));
+  EXPECT_EQ(listing.files.bytes(0), 3 + std::strlen("a-b/x.png"));
+  struct stat info;
+  ASSERT_EQ(stat((tree_ / "a-b/x.png").c_str(), &info), 0);
+  EXPECT_EQ(listing.files.modified_nanos(0), ModifiedNanos(info));
+  EXPECT_THAT(listing.notes.Warnings(), IsEmpty());
+  EXPECT_EQ(listing.folders.size(), 5);
+  EXPECT_EQ(listing.memory_bytes, listing.files.memory_bytes());
+}
+
+TEST_F(FolderScanTest, TheListDoesNotDependOnThreads) {
+  for (int i = 0; i < 40; ++i) {
+    for (int j = 0; j < 5; ++j) {
+      tree_.Add(absl::StrCat("class", i, "/", j * 37 % 11, ".jpg"));
+      tree_.Add(absl::StrCat("class", i, "/note", j));
+    }
+  }
+  const FolderListing one = Scan({.use = FolderUse::kUri, .threads = 1});
+  const FolderListing many = Scan({.use = FolderUse::kUri, .threads = 16});
+  EXPECT_EQ(Paths(one.files), Paths(many.files));
+  EXPECT_EQ(one.files.ListingSum(), many.files.ListingSum());
+  EXPECT_EQ(one.notes.Warnings(), many.notes.Warnings());
+}
+
+TEST_F(FolderScanTest, WhatIsLeftOutIsNamed) {
+  tree_.AddAll({"cat/1.jpg", "cat/.2.jpg", "cat/.git/3.jpg", "cat/notes.txt",
+                "cat/noend", "dog/1.jpg", "4.jpg"});
+  const FolderListing listing = Scan();
+  EXPECT_THAT(Paths(listing.files), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
+  EXPECT_THAT(listing.notes.Warnings(),
+              ElementsAre(AllOf(HasSubstr("3 files left out"),
+                                HasSubstr("4.jpg, cat/noend, cat/notes.txt")),
+                          AllOf(HasSubstr("2 hidden files or folders left out"),
+                                HasSubstr("cat/.2.jpg, cat/.git"))));
+}
+
+TEST_F(FolderScanTest, LinksAreFollowed) {
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
+  ASSERT_EQ(symlink("1.jpg", (tree_ / "cat/2.jpg").c_str()), 0);
+  ASSERT_EQ(symlink("cat", (tree_ / "eel").c_str()), 0);
+  EXPECT_THAT(Paths(Scan().files),
+              ElementsAre("0 cat/1.jpg", "0 cat/2.jpg", "1 dog/1.jpg",
+                          "2 eel/1.jpg", "2 eel/2.jpg"));
+}
+
+TEST_F(FolderScanTest, ALoopOfLinksEnds) {
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
+  ASSERT_EQ(symlink(".", (tree_ / "cat/self").c_str()), 0);
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("nested too deeply"),
+                               HasSubstr("a link may form a loop")));
+}
+
+// None of them may make the server wait.
+TEST_F(FolderScanTest, FilesThatAreNoFilesAreBad) {
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
+  ASSERT_EQ(mkfifo((tree_ / "cat/fifo.jpg").c_str(), 0600), 0);
+  ASSERT_EQ(symlink("gone", (tree_ / "cat/broken.jpg").c_str()), 0);
+  WriteFile(tree_ / "cat/empty.jpg", "");
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  // The path of a socket is short.
+  ASSERT_EQ(chdir((tree_ / "cat").c_str()), 0);
+  std::strcpy(address.sun_path, "socket.jpg");
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+            0);
+  ASSERT_EQ(chdir("/"), 0);
+  const FolderListing listing = Scan();
+  close(fd);
+  EXPECT_THAT(Paths(listing.files), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
+  EXPECT_EQ(listing.notes.bad_count(), 4);
+  EXPECT_THAT(listing.notes.BadFiles(),
+              AllOf(HasSubstr("cat/broken.jpg: No such file"),
+                    HasSubstr("cat/empty.jpg is empty"),
+                    HasSubstr("cat/fifo.jpg is not a regular file"),
+                    HasSubstr("cat/socket.jpg is not a regular file")));
+}
+
+TEST_F(FolderScanTest, OddNames) {
+  tree_.AddAll(
+      {"cat/a\nb.jpg", "cat/ .jpg", "cat/\xC3\xBC.jpg", "dog\n/1.jpg"});
+  EXPECT_THAT(Paths(Scan().files),
+              ElementsAre("0 cat/ .jpg", "0 cat/a\nb.jpg", "0 cat/\xC3\xBC.jpg",
+                          "1 dog\n/1.jpg"));
+  tree_.Add("cat/\xFF.jpg");
+  EXPECT_EQ(Scan().notes.bad_count(), 1);
+  EXPECT_THAT(Notes(), HasSubstr("is not UTF-8"));
+  tree_.Add("eel/\xFF\xFE/1.jpg");
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("the name of folder"),
+                               HasSubstr("is not UTF-8; rename it")));
+}
+
+TEST_F(FolderScanTest, ImagesOfOtherFormatsAreBadAndEmptyClassesAreFound) {
+  tree_.AddAll({"cat/1.jpg", "cat/2.gif", "dog/1.jpg", "eel/readme"});
+  const FolderListing listing = Scan();
+  EXPECT_THAT(listing.notes.BadFiles(),
+              HasSubstr("cat/2.gif has the name of an image format that the "
+                        "server does not read"));
+  EXPECT_THAT(EmptyClasses("/in", listing.classes, listing.files),
+              ElementsAre("/in/eel"));
+}
+
+TEST_F(FolderScanTest, FoldersThatAreNoClassesAreRefused) {
+  EXPECT_THAT(Refusal(), HasSubstr("contains no folders"));
+  tree_.AddAll({"1.jpg"});
+  EXPECT_THAT(Refusal(), HasSubstr("contains no folders, but 1 image"));
+  tree_.Add(
+      {"train/cat/1.jpg", "train/dog/1.jpg", "val/cat/1.jpg", "val/dog/1.jpg"});
+  EXPECT_THAT(Refusal(), HasSubstr("parts of a dataset"));
+}
+
+TEST_F(FolderScanTest, FilesThatShareAStemAreNamed) {
+  tree_.AddAll({"cat/1.jpg", "cat/1.png", "cat/b/1.jpg", "dog/1.jpg"});
+  EXPECT_THAT(SharedStems("/in", Scan().files, "read"),
+              AllOf(HasSubstr("2 files share the stem 1 in /in/cat: "),
+                    HasSubstr("each file is read as a separate sample")));
+  std::filesystem::remove(tree_ / "cat/1.png");
+  EXPECT_EQ(SharedStems("/in", Scan().files, "read"), "");
+}
+
+// The count is that of the whole list all the same, for the advice.
+TEST_F(FolderScanTest, AListThatDoesNotFitIsNotKept) {
+  for (int i = 0; i < 50; ++i) tree_.Add(absl::StrCat("cat/", i, ".jpg"));
+  tree_.Add("dog/1.jpg");
+  const uint64_t all = Scan().memory_bytes;
+  const FolderListing less =
+      Scan({.use = FolderUse::kUri, .max_memory_bytes = all - 1});
+  EXPECT_EQ(less.memory_bytes, all);
+  EXPECT_EQ(less.files.size(), 0);
+  EXPECT_EQ(
+      Scan({.use = FolderUse::kUri, .max_memory_bytes = all}).files.size(), 51);
+}
+
+}  // namespace
+}  // namespace millrace::storage
