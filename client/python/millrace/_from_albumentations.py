@@ -145,6 +145,9 @@ def _resampled(out: Translation, step: Step, transform: T.Transform, interpolati
     if interpolation == "bilinear":
         out.note(step, "resamples without antialiasing, as cv2.INTER_LINEAR does; millrace.transforms "
                        "resamples with it unless antialias=False")
+    else:
+        out.note(step, "computes the nearest pixel in float32: where a place is on the border of two, it may "
+                       "be the other one than OpenCV's")
 
 
 def _random_resized_crop(out: Translation, step: Step, p: _Parameters) -> None:

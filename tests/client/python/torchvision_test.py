@@ -291,7 +291,8 @@ assert set(OURS) == set(THEIRS), set(OURS) ^ set(THEIRS)
 for name, values in THEIRS.items():
     if name in ("trivial", "rand"):
         # Each operation as often, and its strengths alike.
-        flat = [[operation for drawn in values for operation in drawn] for values in (OURS[name], THEIRS[name])]
+        flat = [[operation for drawn in one for operation in drawn]
+                for one in (OURS[name], THEIRS[name])]
         assert len(flat[0]) == len(flat[1]) == N * (2 if name == "rand" else 1)
         names = [[operation for operation, _ in one] for one in flat]
         assert len(set(names[1])) == 14 and far(*names) < 4, (name, far(*names))
