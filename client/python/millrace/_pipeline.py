@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from millrace import _from_albumentations, _from_torchvision, _values
-from millrace._local import Local
+from millrace import _values
 from millrace.errors import ArgumentError, InvalidArgumentError
 from millrace.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from millrace._local import Local
 
 Given = str | os.PathLike[str] | Pipeline | None
 
@@ -23,9 +25,10 @@ def translated(pipeline: Given | Callable[..., Any]) -> Given:
     Raises:
       TranslationError: the servers cannot run the compose.
     """
-    if _from_torchvision.is_compose(pipeline):
+    module = type(pipeline).__module__
+    if module.startswith("torchvision.transforms."):
         return Pipeline.from_torchvision(pipeline)
-    if _from_albumentations.is_compose(pipeline):
+    if module.startswith("albumentations."):
         return Pipeline.from_albumentations(pipeline)
     return pipeline  # type: ignore[return-value]  # settings_of() refuses what it cannot be
 
