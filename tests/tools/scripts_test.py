@@ -6,9 +6,9 @@ import subprocess
 import tempfile
 import unittest
 
-_SCRIPTS = ["setup", "build", "build-wheel", "test", "quickstart", "articles", "bench-adapt", "bench-fairness",
-            "bench-link", "bench-peers", "bench-python", "bench-two-servers", "chaos", "fuzz", "package",
-            "prove-one-process"]
+_SCRIPTS = ["setup", "build", "build-wheel", "test", "quickstart", "articles", "bench-adapt",
+            "bench-fairness", "bench-link", "bench-peers", "bench-python", "bench-two-servers",
+            "chaos", "check-translations", "fuzz", "package", "prove-one-process"]
 
 
 def _run(script, *arguments, **environment):
@@ -52,6 +52,13 @@ class Scripts(unittest.TestCase):
             result = _run("prove-one-process", argument)
             self.assertNotEqual(result.returncode, 0, argument)
             self.assertIn(argument, result.stderr)
+
+    def test_check_translations_names_packages_that_cannot_be(self):
+        for argument, part in (("--with=jax", "--with=jax"), ("--with==1", "--with==1"),
+                               ("--with=torch==2.10.0", "choose both")):
+            result = _run("check-translations", argument)
+            self.assertNotEqual(result.returncode, 0, argument)
+            self.assertIn(part, result.stderr)
 
     def test_articles_names_options_that_cannot_be(self):
         for argument in ("--only=6", "--only=1;3", "--rounds=0", "--rounds=x", "--cores=0",

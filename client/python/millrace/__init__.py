@@ -14,15 +14,18 @@ docs/python.md describes arguments, errors and what is not there yet.
 
 from __future__ import annotations
 
-from millrace import _millrace, _values, errors
+from millrace import _millrace, _values, errors, transforms
 from millrace._millrace import Tensor
 from millrace._preview import Preview
 from millrace.errors import (AbortedError, AlreadyExistsError, ArgumentError, CancelledError,
                              DataLossError, DeadlineExceededError, Error, FailedPreconditionError,
                              InternalError, InvalidArgumentError, NotFoundError, OutOfRangeError,
-                             PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
-                             UnavailableError, UnimplementedError, UnknownError)
+                             PermissionDeniedError, ResourceExhaustedError, TranslationError,
+                             UnauthenticatedError, UnavailableError, UnimplementedError,
+                             UnknownError)
 from millrace.loader import BatchInfo, Dataset, Loader
+from millrace.pipeline import (FieldRole, Output, Pipeline, Shuffle, Source, Subset, Synthetic,
+                               SyntheticField)
 
 __version__: str = _millrace.version()
 
@@ -40,7 +43,9 @@ def set_log_level(level: str) -> None:
 __all__ = [
     "AbortedError", "AlreadyExistsError", "ArgumentError", "BatchInfo", "CancelledError",
     "DataLossError", "Dataset", "DeadlineExceededError", "Error", "FailedPreconditionError",
-    "InternalError", "InvalidArgumentError", "Loader", "NotFoundError", "OutOfRangeError",
-    "PermissionDeniedError", "Preview", "ResourceExhaustedError", "Tensor", "UnauthenticatedError",
-    "UnavailableError", "UnimplementedError", "UnknownError", "errors", "set_log_level",
+    "FieldRole", "InternalError", "InvalidArgumentError", "Loader", "NotFoundError",
+    "OutOfRangeError", "Output", "PermissionDeniedError", "Pipeline", "Preview",
+    "ResourceExhaustedError", "Shuffle", "Source", "Subset", "Synthetic", "SyntheticField",
+    "Tensor", "TranslationError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
+    "UnknownError", "errors", "set_log_level", "transforms",
 ]

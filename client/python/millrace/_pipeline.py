@@ -1,18 +1,62 @@
-"""The argument pipeline= as options of the C interface."""
+"""The argument pipeline= as options of the C interface, and as what the loader does with batches."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from millrace import _values
 from millrace.errors import ArgumentError, InvalidArgumentError
+from millrace.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from millrace._local import Local
+
+Given = str | os.PathLike[str] | Pipeline | None
 
 _SUFFIXES = (".textproto", ".txtpb", ".pbtxt", ".prototxt")
 
 
-def settings_of(pipeline: str | os.PathLike[str] | None) -> dict[str, str]:
-    """Options of the C interface for a preset's name, a file with a PipelineSpec, or such a text.
+def translated(pipeline: Given | Callable[..., Any]) -> Given:
+    """A Compose of torchvision or Albumentations as a Pipeline; everything else as it is.
+
+    Raises:
+      TranslationError: the servers cannot run the compose.
+    """
+    module = type(pipeline).__module__
+    if module.startswith("torchvision.transforms."):
+        return Pipeline.from_torchvision(pipeline)
+    if module.startswith("albumentations."):
+        return Pipeline.from_albumentations(pipeline)
+    return pipeline  # type: ignore[return-value]  # settings_of() refuses what it cannot be
+
+
+def local_of(pipeline: Given, tensor_type: str | None, apply_device_transform: bool
+             ) -> Local | None:
+    """What the loader does with each batch of a translated pipeline.
+
+    Raises:
+      InvalidArgumentError: it cannot be done with tensors of this type, or not with tensors as they come
+        over the network.
+    """
+    local = pipeline._local if isinstance(pipeline, Pipeline) else None
+    if local is None:
+        return None
+    if not apply_device_transform:
+        if local.steps:
+            raise InvalidArgumentError(
+                "apply_device_transform=False: the local transforms of the pipeline come after what the "
+                "client computes; leave the argument out, or translate without local=")
+        return None  # tensors as they come
+    local.check(tensor_type)
+    return local
+
+
+def settings_of(pipeline: Given) -> dict[str, str]:
+    """Options of the C interface for a Pipeline, a preset's name, a file with a PipelineSpec, or such a
+    text.
 
     A text has a brace, a colon or a line break; a file has a path separator or one of the usual
     suffixes, or is an os.PathLike; everything else is a preset's name.
@@ -22,9 +66,12 @@ def settings_of(pipeline: str | os.PathLike[str] | None) -> dict[str, str]:
     """
     if pipeline is None:
         return {}
+    if isinstance(pipeline, Pipeline):
+        return {"pipeline": pipeline.text, "pipeline_name": "millrace.Pipeline"}
     text = os.fspath(pipeline) if isinstance(pipeline, os.PathLike) else pipeline
     if not isinstance(text, str):
-        raise ArgumentError(f"pipeline={pipeline!r}: expected a name, a file or a text")
+        raise ArgumentError(f"pipeline={pipeline!r}: expected a name, a file, a text, a "
+                            "millrace.Pipeline or a Compose")
     _values.text("pipeline", text)
     if not text.strip():
         raise InvalidArgumentError("pipeline= is empty: give the name of a preset, a file or a text, "

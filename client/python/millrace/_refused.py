@@ -32,8 +32,8 @@ _OF_TORCH: dict[str, tuple[tuple[Any, ...], str]] = {
     "in_order": ((True,), "batches come in the order of the plan, always"),
     "device": ((None, "cpu"), "batches arrive in host memory in this release; move them in the loop "
                "with .to(device)"),
-    "transform": ((None,), "the servers transform; write the transforms into a pipeline "
-                  "(docs/transforms.md)"),
+    "transform": ((None,), "the servers transform; give a Compose of torchvision v2, or a "
+                  "millrace.Pipeline, as pipeline="),
 }
 
 # Names of other interfaces of Millrace, and the argument here.

@@ -14,8 +14,8 @@ __all__ = [
     "AbortedError", "AlreadyExistsError", "ArgumentError", "CancelledError", "DataLossError",
     "DeadlineExceededError", "Error", "FailedPreconditionError", "InternalError",
     "InvalidArgumentError", "NotFoundError", "OutOfRangeError", "PermissionDeniedError",
-    "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "UnknownError",
+    "ResourceExhaustedError", "TranslationError", "UnauthenticatedError", "UnavailableError",
+    "UnimplementedError", "UnknownError",
 ]
 
 
@@ -51,6 +51,13 @@ class InvalidArgumentError(Error, ValueError):
 class ArgumentError(InvalidArgumentError, TypeError):
     """An argument that does not exist here, that Millrace cannot honour, or that has a wrong type; the
     sentence says what to do instead."""
+
+
+class TranslationError(InvalidArgumentError):
+    """A pipeline of another library that the servers cannot run; the text has a line for each
+    transform. `detail["refused"]` is a list of dicts: "position" in the compose ("2", or "2.0" in a
+    container), "transform", its class, "parameter" ("" for the whole transform), "reason" and
+    "advice"."""
 
 
 class NotFoundError(Error, LookupError):

@@ -17,13 +17,14 @@ import os
 import threading
 import weakref
 from types import TracebackType
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
 from millrace import (_convert, _millrace, _pipeline, _preview, _ranks, _refused, _settings, _state,
                       _values)
 from millrace._position import Position, Progress
 from millrace.errors import (CancelledError, FailedPreconditionError, InternalError,
                              InvalidArgumentError, NotFoundError)
+from millrace.pipeline import Pipeline
 
 # Closed at the interpreter's exit, before the objects that they use are gone.
 _open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
@@ -99,7 +100,9 @@ class Loader:
         with port that has several addresses.
       dataset: name of the dataset at the servers. Optional when the pipeline names it.
       pipeline: name of a preset ("imagenet_train"), path of a file with a PipelineSpec
-        (docs/transforms.md), or its text. None: the dataset's own preset for training.
+        (docs/transforms.md), or its text; a `millrace.Pipeline`; or a Compose of
+        torchvision.transforms.v2 or Albumentations, which is translated
+        (`Pipeline.from_torchvision`). None: the dataset's own preset for training.
       batch_size: samples of a batch of this rank, as in torch.
       global_batch_size: samples of a batch over all ranks, instead of batch_size. With neither, the
         pipeline's.
@@ -143,10 +146,12 @@ class Loader:
       InvalidArgumentError: a value out of range, values that contradict each other, a pipeline whose
         text does not parse. RANK and WORLD_SIZE of the environment and what the servers check are
         refused when the loader is opened.
+      TranslationError: a Compose that the servers cannot run.
     """
 
     def __init__(self, endpoint: str | Iterable[str], dataset: str | None = None,
-                 pipeline: str | os.PathLike[str] | None = None, batch_size: int | None = None, *,
+                 pipeline: str | os.PathLike[str] | Pipeline | Callable[..., Any] | None = None,
+                 batch_size: int | None = None, *,
                  global_batch_size: int | None = None, shuffle: bool | None = False,
                  drop_last: bool | None = False, seed: int | None = None, rank: int | None = None,
                  world_size: int | None = None, fields: Iterable[str] | None = None,
@@ -191,7 +196,9 @@ class Loader:
         self._as_dict = output == "dict"
         self._transform = apply_device_transform
         # A file is read here: it may not be on the machine that a pickled loader goes to.
+        pipeline = arguments["pipeline"] = _pipeline.translated(pipeline)
         self._pipeline = _pipeline.settings_of(pipeline)
+        self._local = _pipeline.local_of(pipeline, tensor_type, apply_device_transform)
         ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened
         if rank is not None or world_size is not None:
             ranks = _ranks.find(arguments["rank"], arguments["world_size"])
@@ -447,6 +454,8 @@ class Loader:
         convert = self._convert
         assert convert is not None
         tensors = [convert(tensor) for tensor in received[5]]
+        if self._local is not None:
+            tensors = self._local.apply(plan.names, tensors)
         return dict(zip(plan.keys, tensors)) if self._as_dict else tuple(tensors)
 
     def _receive(self, native: _millrace.Loader, plan: _Plan, wanted: Position) -> _millrace.Batch:
@@ -593,6 +602,13 @@ class Loader:
         return Sampler(self)
 
     @property
+    def pipeline(self) -> Pipeline | None:
+        """The Pipeline that the loader was given, or that it has translated; its `notes` say what differs
+        from the original. None: a preset, a file or a text."""
+        given = self._arguments["pipeline"]
+        return given if isinstance(given, Pipeline) else None
+
+    @property
     def plan(self) -> dict[str, Any]:
         """What the servers answered. Opens the loader.
 
@@ -650,7 +666,7 @@ class Loader:
         # A plain Loader, whatever this class is: a subclass may iterate in another way.
         other = Loader(**{**arguments, **changes})
         if "pipeline" not in changes:
-            other._pipeline = self._pipeline
+            other._pipeline, other._local = self._pipeline, self._local
         other._progress = Progress(position)
         return other
 

@@ -24,6 +24,15 @@ try:
     loader.open()
 except millrace.DataLossError as error:
     print(error.detail, error.status)
+
+from millrace import transforms as T
+pipeline = millrace.Pipeline(
+    [T.DecodeImage(), T.RandomCrop(32, padding=4), T.ColorJitter(0.2, (0.5, 2)), T.Normalize(0.5, [0.2])],
+    seed=7, bad_samples="zero", sources=["a", millrace.Source("b", weight=2)], outputs="image",
+    field_roles=millrace.FieldRole("mask", "mask", fill=255), shuffle="block")
+millrace.Loader("data-1:7001", pipeline=pipeline, batch_size=5)
+notes: tuple[str, ...] = millrace.Pipeline.from_torchvision(print, local="batch", seed=7).notes
+given: millrace.Pipeline | None = loader.pipeline
 """
 _BAD = """
 import millrace
@@ -32,6 +41,12 @@ millrace.Loader(7001)
 loader = millrace.Loader("data-1:7001")
 loader.set_epoch("1")
 loader.no_such_method()
+from millrace import transforms as T
+T.Resize(5, "bicubic")
+T.Grayscale(1)
+millrace.Pipeline([5])
+millrace.Pipeline(seed="1")
+millrace.Pipeline.from_albumentations(print, local="batch")
 """
 
 
@@ -56,7 +71,7 @@ class Typing(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_a_program(self):
-        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 4)):
+        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 9)):
             path = os.path.join(self.work, name)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)

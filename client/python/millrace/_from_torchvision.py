@@ -1,0 +1,449 @@
+"""`Pipeline.from_torchvision`: a Compose of torchvision.transforms.v2 as transforms of the servers.
+
+Only the objects that the compose holds are looked at: torchvision is not imported. A class is known by
+its module and name, so that a subclass, which may do something else, is refused; a parameter that this
+release does not know is refused, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from millrace import transforms as T
+from millrace._local import Local, ScaleToFloat
+from millrace._translation import Refused, Step, Translation
+from millrace.errors import ArgumentError
+
+_V2 = "torchvision.transforms.v2"
+_Handler = Callable[[Translation, Step, Any, Any], None]
+
+
+def is_compose(value: Any) -> bool:
+    """Whether a value is an object of torchvision's transforms."""
+    return type(value).__module__.startswith("torchvision.transforms.")
+
+
+def translate(compose: Any, field: str, decode: bool | T.DecodeImage,
+              local: Literal["sample", "batch"] | None
+              ) -> tuple[list[T.Transform], list[str], Local | None]:
+    """What Pipeline.from_torchvision says."""
+    if local not in (None, "sample", "batch"):
+        raise ArgumentError(f"local={local!r}: expected None, \"sample\" or \"batch\"")
+    if not is_compose(compose):
+        raise ArgumentError(f"compose={compose!r}: expected a Compose of {_V2}")
+    out = Translation("torchvision", field, decode)
+    steps = list(_flat(compose, ""))
+    rest: list[Step] = []
+    for i, step in enumerate(steps):
+        notes = len(out.notes)
+        try:
+            _translate(out, step)
+        except Refused as refused:
+            del out.notes[notes:]
+            # Batches are mixed nowhere in a compose of single samples, not on the client either.
+            if local is None or step.name in ("MixUp", "CutMix"):
+                out.refuse(step, refused)
+                continue
+            rest = steps[i:]
+            out.local(step, len(rest), refused, "torch's generator of the process",
+                      each=local == "sample")
+            break
+    return out.finish([_runs(step) for step in rest], each=local != "batch",
+                      wanted="channels_first", may_be_local=local is None)
+
+
+def _flat(transform: Any, position: str) -> list[Step]:
+    """The transforms of nested containers that apply all of theirs."""
+    if _key(transform) in ("Compose", "torch.nn.modules.container.Sequential"):
+        children = getattr(transform, "transforms", None)
+        items = list(transform if children is None else children)
+        return [step for i, item in enumerate(items)
+                for step in _flat(item, f"{position}.{i}" if position else str(i))]
+    return [Step(position or "0", transform)]
+
+
+def _key(transform: Any) -> str:
+    """The class: its name when it is torchvision v2's, else with its module."""
+    kind = type(transform)
+    return kind.__name__ if kind.__module__.startswith(_V2 + ".") else \
+        f"{kind.__module__}.{kind.__name__}"
+
+
+def _translate(out: Translation, step: Step, p: float | None = None) -> None:
+    """`p`: of the RandomApply that the step is in."""
+    key = _key(step.transform)
+    if key not in _KNOWN:
+        if key.startswith("torchvision.transforms."):
+            raise Refused("", "it is of torchvision's first version of transforms", "write `from "
+                          "torchvision.transforms import v2`, which has the same names")
+        reason, advice = _ADVICE.get(key, (
+            "the servers have no such transform", "leave it out, or write one for the servers (docs/"
+            "extending.md)"))
+        raise Refused("", reason, advice)
+    parameters, handler = _KNOWN[key]
+    present = {name for name in vars(step.transform)
+               if not name.startswith("_") and name != "training"}
+    for name in sorted(present - set(parameters)):
+        raise Refused(name, "this release of Millrace does not know the parameter", "report it, with the "
+                      "release of torchvision")
+    handler(out, step, step.transform, p)
+
+
+# ---- Values of parameters ---------------------------------------------------------------------------
+
+
+def _interpolation(value: Any, parameter: str = "interpolation") -> Any:
+    # Numbers are Pillow's.
+    name = {0: "nearest", 2: "bilinear"}.get(value) if isinstance(value, int) else \
+        str(getattr(value, "value", value))
+    if name not in ("nearest", "bilinear"):
+        raise Refused(parameter, f"the servers resample by BILINEAR or NEAREST, not by {value}",
+                      "choose one of these")
+    return name
+
+
+def _antialias(out: Translation, step: Step, value: Any, interpolation: str) -> bool:
+    if interpolation == "nearest":
+        return True  # neither library knows it there
+    if value is None:
+        raise Refused("antialias", "None means True for PIL images and False for tensors, and the "
+                      "servers cannot know which is meant", "write True or False")
+    if value is False:
+        out.note(step, "antialias=False holds for the servers, as for tensors; torchvision ignores it "
+                       "for PIL images")
+    return bool(value)
+
+
+def _fill(out: Translation, step: Step, value: Any, blends_with_none: bool = False) -> Any:
+    """The fill of an image. `blends_with_none`: the transform's default is None."""
+    if isinstance(value, Mapping):
+        value = _of_image(value, "fill")
+    if value is None:
+        return None
+    values = list(value) if isinstance(value, Sequence) else [value]
+    if out.pixels == "normal":
+        raise Refused("fill", "the servers move pixels in front of Normalize",
+                      f"put {step.name} in front of Normalize")
+    levels = out.levels(step, "fill", values)
+    return levels if any(levels) else None
+
+
+def _of_image(value: Mapping[Any, Any], parameter: str) -> Any:
+    """What a dict from types has for images."""
+    for wanted in ("Image", "Tensor"):
+        for key, item in value.items():
+            if getattr(key, "__name__", "") == wanted:
+                return item
+    if "others" in value:
+        return value["others"]
+    raise Refused(parameter, "the dict has nothing for images", "add tv_tensors.Image or \"others\"")
+
+
+def _dtype(value: Any) -> str:
+    return str(value).removeprefix("torch.")
+
+
+def _default(parameter: str, value: Any, expected: Any, reason: str, advice: str) -> None:
+    if value != expected:
+        raise Refused(parameter, reason, advice)
+
+
+# ---- Transforms -------------------------------------------------------------------------------------
+
+
+def _random_resized_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    interpolation = _interpolation(t.interpolation)
+    out.geometry(step, T.RandomResizedCrop(
+        list(t.size), tuple(t.scale), tuple(t.ratio), interpolation,
+        _antialias(out, step, t.antialias, interpolation), fields=out.fields), resamples=True)
+
+
+def _resize(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    _default("max_size", t.max_size, None, "the servers resize the short side, or to a size",
+             "leave max_size out")
+    interpolation = _interpolation(t.interpolation)
+    out.geometry(step, T.Resize(
+        list(t.size), interpolation, _antialias(out, step, t.antialias, interpolation),
+        fields=out.fields), resamples=True)
+
+
+def _center_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    out.geometry(step, T.CenterCrop(list(t.size), fields=out.fields))
+
+
+def _random_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    padding = None
+    if t.padding is not None:
+        left, right, top, bottom = t.padding  # torchvision's order inside
+        padding = [left, top, right, bottom]
+    pads = padding is not None or t.pad_if_needed
+    constant = t.padding_mode == "constant"
+    out.geometry(step, T.RandomCrop(
+        list(t.size), padding, t.pad_if_needed or None,
+        _fill(out, step, t.fill) if pads and constant else None,
+        None if constant or not pads else t.padding_mode, fields=out.fields))
+
+
+def _pad(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    padding = [t.padding] if isinstance(t.padding, int) else list(t.padding)
+    if any(side < 0 for side in padding):
+        raise Refused("padding", "a negative padding crops, which the servers' pad does not do",
+                      "use CenterCrop")
+    constant = t.padding_mode == "constant"
+    out.geometry(step, T.Pad(padding, _fill(out, step, t.fill) if constant else None,
+                             None if constant else t.padding_mode, fields=out.fields))
+
+
+def _flip(kind: type[T.RandomHorizontalFlip] | type[T.RandomVerticalFlip]) -> _Handler:
+    def handler(out: Translation, step: Step, t: Any, p: Any) -> None:
+        out.geometry(step, kind(_product(t.p, p), fields=out.fields), flips=True)
+    return handler
+
+
+def _random_rotation(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _default("expand", t.expand, False, "the servers keep the size", "leave expand out")
+    _default("center", t.center, None, "the servers rotate about the centre", "leave center out")
+    interpolation = _interpolation(t.interpolation)
+    _no_blending(t.fill, interpolation)
+    low, high = t.degrees
+    if low == high == 0:
+        return
+    out.geometry(step, T.RandomRotation((low, high), interpolation, _fill(out, step, t.fill), p=p,
+                                        fields=out.fields), resamples=True)
+
+
+def _random_affine(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _default("center", t.center, None, "the servers move about the centre", "leave center out")
+    interpolation = _interpolation(t.interpolation)
+    _no_blending(t.fill, interpolation)
+    transform = T.RandomAffine(
+        tuple(t.degrees), None if t.translate is None else tuple(t.translate),
+        None if t.scale is None else tuple(t.scale), None if t.shear is None else list(t.shear),
+        interpolation, _fill(out, step, t.fill), p=p, fields=out.fields)
+    if all(value == (1 if name.startswith("scale") else 0)
+           for name, value in transform.values.items() if isinstance(value, float) and name != "p"):
+        return  # it moves nothing, and the servers refuse that
+    out.geometry(step, transform, resamples=True)
+
+
+def _no_blending(fill: Any, interpolation: str) -> None:
+    if fill is None and interpolation == "bilinear":
+        raise Refused("fill", "with None, torchvision does not blend the edge with the area outside, and "
+                      "the servers do", "write fill=0")
+
+
+def _color_jitter(out: Translation, step: Step, t: Any, p: Any) -> None:
+    ranges = [None if value is None else tuple(value)
+              for value in (t.brightness, t.contrast, t.saturation, t.hue)]
+    if any(value is not None for value in ranges):
+        out.color(step, T.ColorJitter(*ranges, p=p, fields=out.fields))
+
+
+def _grayscale(out: Translation, step: Step, t: Any, p: Any) -> None:
+    if t.num_output_channels == 1:
+        _no_p(p)
+        out.gray(step, "num_output_channels")
+    elif out.channels != 1:
+        out.color(step, T.Grayscale(3, p=p, fields=out.fields))
+    else:
+        raise Refused("num_output_channels", "the images have one channel", "leave it out")
+
+
+def _random_grayscale(out: Translation, step: Step, t: Any, p: Any) -> None:
+    out.color(step, T.RandomGrayscale(_product(t.p, p), fields=out.fields))
+
+
+def _rgb(out: Translation, step: Step, t: Any, p: Any) -> None:
+    if out.channels != 3:
+        raise Refused("", "the servers make RGB when they decode", "use decode=True and leave it out")
+
+
+def _gaussian_blur(out: Translation, step: Step, t: Any, p: Any) -> None:
+    kernel = list(t.kernel_size)
+    if len(set(kernel)) != 1:
+        raise Refused("kernel_size", "the servers blur with the same size on both axes",
+                      "choose one size")
+    out.color(step, T.GaussianBlur(kernel[0], tuple(t.sigma), p=p, fields=out.fields))
+
+
+def _random_erasing(out: Translation, step: Step, t: Any, p: Any) -> None:
+    if t.value is None:
+        raise Refused("value", "\"random\" draws normal deviates, and the servers draw bytes evenly from "
+                      "0 .. 255", "choose a value; or write millrace.transforms.RandomErasing(value="
+                      "\"random\") into a Pipeline")
+    if out.pixels == "normal":
+        out.note(step, "erases in front of Normalize at the servers")
+    out.erase(step, T.RandomErasing(_product(t.p, p), tuple(t.scale), tuple(t.ratio),
+                                    out.levels(step, "value", t.value), fields=out.fields))
+
+
+def _trivial_augment_wide(out: Translation, step: Step, t: Any, p: Any) -> None:
+    interpolation, fill = _of_augment(out, step, t)
+    out.color(step, T.TrivialAugmentWide(t.num_magnitude_bins, interpolation, fill, p=p,
+                                         fields=out.fields))
+
+
+def _rand_augment(out: Translation, step: Step, t: Any, p: Any) -> None:
+    interpolation, fill = _of_augment(out, step, t)
+    out.color(step, T.RandAugment(t.num_ops, t.magnitude, t.num_magnitude_bins, interpolation, fill,
+                                  p=p, fields=out.fields))
+
+
+def _of_augment(out: Translation, step: Step, t: Any) -> tuple[Any, Any]:
+    if out.pixels != "uint8":
+        raise Refused("", "its operations are those of uint8 images, and the images are floats here",
+                      f"put {step.name} in front of the conversion to floats")
+    interpolation = _interpolation(t.interpolation)
+    fill = _fill(out, step, t.fill)
+    if fill is None and t.fill is not None and interpolation == "bilinear":
+        out.note(step, "fill=0 blends edges as fill=None does in torchvision")
+    return interpolation, fill
+
+
+def _normalize(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    if out.pixels == "uint8":
+        raise Refused("", "the images are uint8 here, which torchvision's Normalize refuses",
+                      "put ToDtype(torch.float32, scale=True) in front of it")
+    if out.pixels == "floats":
+        raise Refused("", "the images are floats of 0 .. 255 here, and the servers' normalize divides by "
+                      "255", "use ToDtype(torch.float32, scale=True), and mean and std of 0 .. 1")
+    if out.dtype is not None:
+        out.note(step, f"is computed in float32 and then converted to {out.dtype}")
+    out.normalize(step, t.mean, t.std, "mean")
+
+
+def _to_dtype(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    value = t.dtype
+    if isinstance(value, Mapping):
+        value = _of_image(value, "dtype")
+    if value is not None:
+        _convert(out, step, _dtype(value), t.scale)
+
+
+def _convert_image_dtype(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    _convert(out, step, _dtype(t.dtype), True)
+
+
+def _convert(out: Translation, step: Step, dtype: str, scale: bool) -> None:
+    if dtype not in ("float32", "float64", "float16", "bfloat16"):
+        if dtype == "uint8" and out.pixels == "uint8":
+            return
+        raise Refused("dtype", f"the servers do not convert images to {dtype}",
+                      "convert in the loop, or leave it out")
+    out.cast(dtype)
+    if out.pixels != "normal":
+        out.conversions.append(step.transform)
+    if out.pixels == "uint8":
+        out.pixels = "unit" if scale else "floats"
+
+
+def _to_tensor(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    if out.pixels == "uint8":
+        out.pixels = "unit"
+        out.conversions.append(ScaleToFloat())
+
+
+def _nothing(out: Translation, step: Step, t: Any, p: Any) -> None:
+    """Conversions of what holds the image, and Identity."""
+
+
+def _random_apply(out: Translation, step: Step, t: Any, p: Any) -> None:
+    inner = list(t.transforms)
+    if len(inner) != 1:
+        raise Refused("transforms", "one draw would decide over several transforms, and each of the "
+                      "servers' transforms draws for itself", "write a RandomApply for each of them")
+    key = _key(inner[0])
+    if key in _KNOWN and key not in _TAKE_P:
+        raise Refused("transforms", f"{type(inner[0]).__name__} of the servers cannot be left out at "
+                      "random", "use it without RandomApply")
+    inside = Step(f"{step.position}.0", inner[0])
+    try:
+        _translate(out, inside, _product(t.p, p))
+    except Refused as refused:
+        what = f"{inside.name}({refused.parameter}=)" if refused.parameter else inside.name
+        raise Refused("transforms", f"{what}: {refused.reason}", refused.advice) from None
+
+
+def _product(p: Any, outer: Any) -> float:
+    return float(p) if outer is None else float(p) * float(outer)
+
+
+def _no_p(p: Any) -> None:
+    assert p is None, "_TAKE_P has what RandomApply may hold"
+
+
+# {class: (the parameters that it has, handler(translation, step, transform, p of a RandomApply))}.
+_KNOWN: dict[str, tuple[tuple[str, ...], _Handler]] = {
+    "CenterCrop": (("size",), _center_crop),
+    "ColorJitter": (("brightness", "contrast", "saturation", "hue"), _color_jitter),
+    "ConvertImageDtype": (("dtype",), _convert_image_dtype),
+    "GaussianBlur": (("kernel_size", "sigma"), _gaussian_blur),
+    "Grayscale": (("num_output_channels",), _grayscale),
+    "Identity": ((), _nothing),
+    "Normalize": (("mean", "std", "inplace"), _normalize),
+    "PILToTensor": ((), _nothing),
+    "Pad": (("padding", "fill", "padding_mode"), _pad),
+    "RGB": ((), _rgb),
+    "RandAugment": (("num_ops", "magnitude", "num_magnitude_bins", "interpolation", "fill"),
+                    _rand_augment),
+    "RandomAffine": (("degrees", "translate", "scale", "shear", "interpolation", "fill", "center"),
+                     _random_affine),
+    "RandomApply": (("transforms", "p"), _random_apply),
+    "RandomCrop": (("size", "padding", "pad_if_needed", "fill", "padding_mode"), _random_crop),
+    "RandomErasing": (("p", "scale", "ratio", "value", "inplace"), _random_erasing),
+    "RandomGrayscale": (("p",), _random_grayscale),
+    "RandomHorizontalFlip": (("p",), _flip(T.RandomHorizontalFlip)),
+    "RandomResizedCrop": (("size", "scale", "ratio", "interpolation", "antialias"),
+                          _random_resized_crop),
+    "RandomRotation": (("degrees", "interpolation", "expand", "fill", "center"), _random_rotation),
+    "RandomVerticalFlip": (("p",), _flip(T.RandomVerticalFlip)),
+    "Resize": (("size", "interpolation", "max_size", "antialias"), _resize),
+    "ToDtype": (("dtype", "scale"), _to_dtype),
+    "ToImage": ((), _nothing),
+    "ToPureTensor": ((), _nothing),
+    "ToTensor": ((), _to_tensor),
+    "TrivialAugmentWide": (("num_magnitude_bins", "interpolation", "fill"), _trivial_augment_wide),
+}
+# What RandomApply may hold: the servers' transform has p, and is nothing where it does not hit.
+_TAKE_P = ("ColorJitter", "GaussianBlur", "RandAugment", "RandomAffine", "RandomApply",
+           "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip", "RandomRotation",
+           "RandomVerticalFlip", "TrivialAugmentWide")
+
+_MIXES = ("it mixes the samples of a batch, and a compose gets single samples; the servers mix places 2i "
+          "and 2i + 1 of the global batch, where torchvision mixes neighbours",
+          "write millrace.transforms.{0}(...) in front of Normalize: Pipeline([*pipeline.transforms[:-1], "
+          "{0}(...), pipeline.transforms[-1]])")
+# {class: (reason, advice)}.
+_ADVICE = {
+    "MixUp": (_MIXES[0], _MIXES[1].format("MixUp")),
+    "CutMix": (_MIXES[0], _MIXES[1].format("CutMix")),
+    "RandomChoice": ("the servers draw for each transform by itself", "use RandomApply, or "
+                     "TrivialAugmentWide"),
+    "RandomOrder": ("the servers apply transforms in the order of the list", "choose an order"),
+    **dict.fromkeys(
+        ("RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize", "RandomPosterize",
+         "RandomSolarize"),
+        ("the servers do this only in TrivialAugmentWide and RandAugment", "use one of these, or leave it "
+         "out")),
+    "AutoAugment": ("the servers have no learned policies", "use TrivialAugmentWide or RandAugment"),
+    "AugMix": ("the servers do not mix chains of operations", "use TrivialAugmentWide or RandAugment"),
+    "Lambda": ("a function of Python cannot run at the servers", "write a transform for the servers "
+               "(docs/extending.md), or change the batch in the loop"),
+}
+
+
+def _runs(step: Step) -> Any:
+    """The transform as it can be called for a tensor."""
+    if _key(step.transform) == "ToTensor":
+        return ScaleToFloat()
+    return step.transform

@@ -1,0 +1,472 @@
+"""Pipelines that are translated from torchvision v2: what becomes of each transform, what is refused,
+batches of real images beside torchvision's, and the random choices as distributions."""
+
+import re
+import textwrap
+
+from pictures_case import PicturesCase
+
+_BEGIN = """
+import torch, millrace
+from torchvision.transforms import InterpolationMode as I, v2
+from torchvision import tv_tensors
+from millrace import Pipeline, transforms as T
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+FLOAT = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+END = [*FLOAT, v2.Normalize(MEAN, STD)]
+def translated(*transforms, **named):
+    return Pipeline.from_torchvision(v2.Compose(list(transforms)), **named)
+def refused(*transforms, **named):
+    try:
+        translated(*transforms, **named)
+    except millrace.TranslationError as error:
+        assert isinstance(error, ValueError)
+        for item in error.detail["refused"]:
+            assert all(item[part] in str(error) for part in item), error
+        return error.detail["refused"]
+    raise SystemExit(f"accepted: {transforms}")
+"""
+
+
+class TorchvisionCase(PicturesCase):
+    begin = _BEGIN
+
+
+class Translation(TorchvisionCase):
+
+    def test_transforms_types_and_refusals(self):
+        # One process, because the import of torch takes most of the time.
+        self.run_script(_TRANSFORMS + _TYPES + _REFUSED)
+
+
+class Batches(TorchvisionCase):
+
+    def test_pixels_are_those_of_torchvision(self):
+        self.run_script("""
+from PIL import Image
+def both(compose, **named):
+    one = millrace.Loader(ENDPOINT, "pictures", compose, batch_size=40, **named)
+    images, labels = next(iter(one))
+    theirs = torch.stack([compose(Image.open(file)).as_subclass(torch.Tensor) for file in FILES])
+    assert images.shape == theirs.shape and images.dtype == theirs.dtype, (images.shape, theirs.shape)
+    assert one.pipeline == Pipeline.from_torchvision(compose)
+    return (images.double() - theirs.double()).abs()
+crop = v2.CenterCrop(48)
+assert both(v2.Compose([crop, *END])).max() < 1e-6
+assert both(v2.Compose([crop, *FLOAT])).max() == 0
+assert both(v2.Compose([v2.ToImage(), crop])).max() == 0            # uint8 [rows, C, H, W]
+assert both(v2.Compose([v2.ToImage(), crop, v2.ToDtype(torch.float32)])).max() == 0
+assert both(v2.Compose([v2.Pad(3, (1, 2, 3)), v2.CenterCrop((70, 50)), *END])).max() < 1e-6
+assert both(v2.Compose([v2.Grayscale(3), crop, v2.ToImage()])).max() <= 1
+# Resampling is in fixed point.
+for size in (32, (40, 50)):
+    difference = both(v2.Compose([v2.Resize(size), v2.CenterCrop(32), v2.ToImage()]))
+    assert difference.max() <= 2 and difference.mean() < 0.5, (size, difference.max(), difference.mean())
+assert both(v2.Compose([v2.ToImage(), v2.Resize((40, 50), I.NEAREST)])).max() == 0
+# Ranges of one value: directions, signs and units.
+for one in (v2.RandomHorizontalFlip(1.0), v2.RandomVerticalFlip(1.0), v2.ColorJitter((1.2, 1.2)),
+            v2.ColorJitter(contrast=(0.7, 0.7)), v2.ColorJitter(saturation=(1.5, 1.5)),
+            v2.ColorJitter(hue=(0.1, 0.1)), v2.GaussianBlur(5, 1.5), v2.RandomGrayscale(1.0),
+            v2.RandomRotation((30, 30)), v2.RandomRotation((30, 30), I.BILINEAR, fill=(9, 99, 199)),
+            v2.RandomAffine((10, 10), (0, 0), (1.2, 1.2), (5, 5, -9, -9), I.BILINEAR, fill=50)):
+    difference = both(v2.Compose([v2.ToImage(), crop, one]))
+    # A nearest pixel may be another one where the place is on the border of two.
+    assert difference.mean() < 0.6 and difference.quantile(0.99) <= 2, (one, difference.mean())
+""")
+
+    def test_the_rest_in_the_loader(self):
+        self.run_script("""
+torch.manual_seed(1)
+head = [v2.ToImage(), v2.CenterCrop(48)]
+plain = millrace.Loader(ENDPOINT, "pictures", v2.Compose(head), batch_size=40)
+images, _ = next(iter(plain))
+def shift(image):                   # a random choice, to see for how many images it is made
+    assert isinstance(image, tv_tensors.Image)
+    return image + torch.randint(0, 2**20, ())
+def loader(*rest, local):
+    given = Pipeline.from_torchvision(v2.Compose([*head, *rest]), local=local)
+    assert given.transforms == (T.DecodeImage(), T.CenterCrop(48)), given
+    assert "position" in given.notes[0] and "torch's generator" in given.notes[0], given.notes
+    return millrace.Loader(ENDPOINT, "pictures", given, batch_size=40)
+for local, choices in (("sample", 40), ("batch", 1)):
+    one = loader(v2.ToDtype(torch.int32), v2.Lambda(shift), local=local)
+    assert len(one.pipeline.local_transforms) == 2 and "position 2" in one.pipeline.notes[0]
+    shifted, labels = next(iter(one))
+    shifts = shifted - images.int()
+    assert shifts.dtype == torch.int32 and len(labels) == 40
+    assert all(shift.unique().numel() == 1 for shift in shifts)
+    assert shifts[:, 0, 0, 0].unique().numel() == choices, local
+    # Conversions in front of the first local transform run there, too.
+    norm, _ = next(iter(loader(*FLOAT, v2.ElasticTransform(alpha=0.0), v2.Normalize(MEAN, STD),
+                               local=local)))
+    expected = v2.functional.normalize(images / 255, MEAN, STD)
+    assert (norm - expected).abs().max() < 1e-5 and type(norm) is torch.Tensor
+# A rank without rows, replay, pickle, dicts, and other fields.
+given = Pipeline.from_torchvision(v2.Compose([*head, v2.JPEG(50)]), local="sample")
+none = millrace.Loader(ENDPOINT, "pictures", given, global_batch_size=39, rank=0, world_size=3)
+shapes = [tuple(images.shape) for images, _ in none]
+assert shapes == [(13, 3, 48, 48), (0, 3, 48, 48)], shapes
+import pickle
+again = pickle.loads(pickle.dumps(millrace.Loader(ENDPOINT, "pictures", given, batch_size=40, output="dict")))
+batch = next(iter(again))
+assert batch["image"].shape == again.replay(0, 0)["image"].shape == (40, 3, 48, 48)
+only = millrace.Loader(ENDPOINT, "pictures", given, batch_size=40, fields=["label"])
+assert next(iter(only))[0].shape == (40,)
+for named, part in ((dict(tensor_type="numpy"), "torch"), (dict(tensor_type="dlpack"), "dlpack"),
+                    (dict(apply_device_transform=False), "local")):
+    try:
+        millrace.Loader(ENDPOINT, "pictures", given, batch_size=40, **named)
+        raise SystemExit(f"accepted: {named}")
+    except millrace.InvalidArgumentError as error:
+        assert part in str(error), error
+view = millrace.Loader(ENDPOINT, "pictures", v2.Compose(head), batch_size=40, tensor_type="numpy")
+assert next(iter(view))[0].shape == (40, 3, 48, 48)
+stored = millrace.Loader(ENDPOINT, "pictures", v2.Compose(head), batch_size=40,
+                         apply_device_transform=False)
+assert next(iter(stored))[0].shape == (40, 48, 48, 3)
+try:
+    next(iter(loader(v2.JPEG(50), v2.ToPILImage(), local="sample")))
+    raise SystemExit("PIL images in a batch")
+except millrace.InvalidArgumentError as error:
+    assert "ToImage()" in str(error)
+""")
+
+
+class Documentation(TorchvisionCase):
+
+    def test_the_code_runs(self):
+        with open("docs/python.md", encoding="utf-8") as file:
+            text = file.read()
+        section = text[text.index("## Pipelines in Python"):text.index("## What a batch is")]
+        blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", section, re.MULTILINE)
+        code = [textwrap.dedent(block) for block in blocks if "the servers cannot" not in block]
+        self.assertEqual(len(code), 3)
+        code = "\n".join(code).replace('"data-1:7001", "photos"', 'ENDPOINT, "pictures"')
+        self.assertEqual(code.count("ENDPOINT"), 2)
+        output = self.run_script(code + """
+images, labels = next(iter(loader))
+assert images.shape == (32, 3, 160, 160) and images.dtype == torch.float32
+one = millrace.Loader(ENDPOINT, "pictures", pipeline, batch_size=4)
+images, labels = next(iter(one))
+assert images.shape == (4, 3, 160, 160) and images.dtype == torch.float32 and images.max() <= 1
+try:
+    Pipeline.from_torchvision(v2.Compose([v2.Resize(256, v2.InterpolationMode.BICUBIC),
+                                          v2.ElasticTransform()]))
+except millrace.TranslationError as error:
+    print(error)
+""")
+        self.assertIn("fixed point", output)  # a note
+        error, = [textwrap.dedent(block) for block in re.findall(
+            r"^      the servers cannot.*?\n\n", section, re.MULTILINE | re.DOTALL)]
+        self.assertTrue(output.endswith(error.rstrip("\n") + "\n"), output + error)
+
+
+class Distributions(TorchvisionCase):
+    """The drawn parameters of 3,000 samples beside 3,000 draws of torchvision: two-sample
+    Kolmogorov-Smirnov tests, and counts of what is not a number. Both sides have fixed seeds, so the
+    result is the same in every run; 1.95 is the level 0.001 of the statistic. Other ranges are far
+    above it."""
+
+    def test_the_draws(self):
+        self.assertIn("compared 29 parameters", self.run_script(_DRAWS))
+
+
+_DRAWS = """
+import math, re
+N, HEIGHT, WIDTH = 3000, 96, 120
+COMPOSE = [
+    v2.RandomResizedCrop(64), v2.RandomHorizontalFlip(0.3), v2.RandomVerticalFlip(),
+    v2.ColorJitter(0.4, 0.5, (0.5, 2), 0.1), v2.RandomRotation((-20, 40)),
+    v2.RandomAffine(15, (0.1, 0.3), (0.7, 1.4), (-10, 10, -3, 5)), v2.GaussianBlur(5, (0.5, 3)),
+    v2.RandomGrayscale(0.2), v2.RandomCrop(56, padding=4), v2.TrivialAugmentWide(),
+    v2.RandAugment(2, 9), v2.RandomErasing(0.6)]
+SIZES = [(HEIGHT, WIDTH)] + [(64, 64)] * 8 + [(56, 56)] * 3
+
+def add(found, **values):
+    for name, value in values.items():
+        found.setdefault(name, []).append(value)
+
+def theirs(compose):
+    torch.manual_seed(5)
+    found = {}
+    class Recorder:
+        def __call__(self, image, name, magnitude, **ignored):
+            self.drawn.append((name, round(float(magnitude), 4)))
+            return image
+    recorder = Recorder()
+    for transform in compose:
+        if isinstance(transform, (v2.TrivialAugmentWide, v2.RandAugment)):
+            transform._apply_image_or_video_transform = recorder
+    images = [torch.zeros(3, height, width, dtype=torch.uint8) for height, width in SIZES]
+    for _ in range(N):
+        p = [t.make_params([image]) if hasattr(t, "make_params") else {}
+             for t, image in zip(compose, images)]
+        for i, name in ((1, "hflip"), (2, "vflip"), (7, "gray"), (11, "erased")):
+            hit = bool(torch.rand(1) < compose[i].p)
+            if i == 11:
+                hit = hit and p[11]["v"] is not None
+            add(found, **{name: hit})
+        add(found, area=p[0]["width"] * p[0]["height"], ratio=p[0]["width"] / p[0]["height"],
+            left=p[0]["left"], top=p[0]["top"])
+        add(found, brightness=p[3]["brightness_factor"], contrast=p[3]["contrast_factor"],
+            saturation=p[3]["saturation_factor"], hue=p[3]["hue_factor"],
+            order=tuple(("brightness", "contrast", "saturation", "hue")[i] for i in p[3]["fn_idx"]))
+        add(found, angle=p[4]["angle"])
+        add(found, turn=p[5]["angle"], shift_x=p[5]["translate"][0], shift_y=p[5]["translate"][1],
+            scale=p[5]["scale"], shear_x=p[5]["shear"][0], shear_y=p[5]["shear"][1])
+        add(found, sigma=p[6]["sigma"][0])
+        add(found, crop_left=p[8]["left"] - 4, crop_top=p[8]["top"] - 4)
+        if found["erased"][-1]:
+            add(found, erased_area=p[11]["h"] * p[11]["w"], erased_ratio=p[11]["h"] / p[11]["w"],
+                erased_left=p[11]["j"], erased_top=p[11]["i"])
+        for i, name in ((9, "trivial"), (10, "rand")):
+            recorder.drawn = []
+            compose[i](images[i])
+            add(found, **{name: tuple(recorder.drawn)})
+    return found
+
+def numbers(text):
+    return [float(number) for number in re.findall(r"-?\\d+(?:\\.\\d+)?(?:e-?\\d+)?", text)]
+
+def operations(text):
+    # torchvision's translations are cut to whole pixels when they are applied.
+    found = []
+    for part in text.split(", "):
+        name, _, strength = part.partition(" ")
+        found.append((name, float(strength or 0)))
+    return tuple(found)
+
+def ours():
+    from millrace import Source, Synthetic, SyntheticField
+    given = Pipeline.from_torchvision(
+        v2.Compose([*COMPOSE, *END]), decode=False, seed=11,
+        sources=Source(synthetic=Synthetic(N, SyntheticField("image", "uint8", (HEIGHT, WIDTH, 3)), seed=1)))
+    one = millrace.Loader(ENDPOINT, pipeline=given, batch_size=500)
+    found = {}
+    for step in range(len(one)):
+        for sample in one.explain(0, step)["samples"]:
+            d = {item["place"]: item["drawn"] for item in sample["drawn"]}
+            left, top, width, height = numbers(d[0])
+            add(found, area=width * height, ratio=width / height, left=left, top=top)
+            add(found, hflip=d[1] == "flipped", vflip=d[2] == "flipped")
+            order = re.search(r"order ([\\w,]+)", d[3])[1].split(",")
+            add(found, order=tuple(order), **{name: float(re.search(rf"; {name} ([-\\d.e]+)", d[3])[1])
+                                              for name in order})
+            add(found, angle=numbers(d[4])[0])
+            turn, x, y, scale, shear_x, shear_y = numbers(d[5])
+            add(found, turn=turn, shift_x=x, shift_y=y, scale=scale, shear_x=shear_x, shear_y=shear_y)
+            add(found, sigma=numbers(d[6])[0], gray=d[7] == "grayscale: applied")
+            left, top, width, height = numbers(d[8])
+            add(found, crop_left=left, crop_top=top)
+            add(found, trivial=operations(d[9]), rand=operations(d[10]))
+            erased = "not applied" not in d[11]
+            add(found, erased=erased)
+            if erased:
+                left, top, width, height = numbers(d[11])
+                add(found, erased_area=width * height, erased_ratio=height / width, erased_left=left,
+                    erased_top=top)
+    return found
+
+def statistic(one, other):
+    # Two-sample Kolmogorov-Smirnov, times the root of n m / (n + m).
+    one, other = torch.tensor(one).double().sort()[0], torch.tensor(other).double().sort()[0]
+    at = torch.cat([one, other]).unique()
+    distance = (torch.searchsorted(one, at, right=True) / len(one) -
+                torch.searchsorted(other, at, right=True) / len(other)).abs().max().item()
+    return distance * math.sqrt(len(one) * len(other) / (len(one) + len(other)))
+
+def far(one, other):
+    # The largest difference of the shares of a value, in standard deviations.
+    worst = 0.0
+    for value in set(one) | set(other):
+        a, b = one.count(value) / len(one), other.count(value) / len(other)
+        share = (a * len(one) + b * len(other)) / (len(one) + len(other))
+        deviation = math.sqrt(share * (1 - share) * (1 / len(one) + 1 / len(other)))
+        worst = max(worst, abs(a - b) / deviation if deviation else 0)
+    return worst
+
+OURS = ours()
+THEIRS = theirs(COMPOSE)
+assert set(OURS) == set(THEIRS), set(OURS) ^ set(THEIRS)
+for name, values in THEIRS.items():
+    if name in ("trivial", "rand"):
+        # Each operation as often, and its strengths alike.
+        flat = [[operation for drawn in one for operation in drawn]
+                for one in (OURS[name], THEIRS[name])]
+        assert len(flat[0]) == len(flat[1]) == N * (2 if name == "rand" else 1)
+        names = [[operation for operation, _ in one] for one in flat]
+        assert len(set(names[1])) == 14 and far(*names) < 4, (name, far(*names))
+        for operation in sorted(set(names[1])):
+            strengths = [[strength for n, strength in one if n == operation] for one in flat]
+            if operation.startswith("Translate"):
+                strengths = [[float(int(s)) for s in one] for one in strengths]
+            assert statistic(*strengths) < 1.95, (name, operation, statistic(*strengths))
+            assert abs(max(strengths[0]) - max(strengths[1])) < 0.02, (operation, max(strengths[0]),
+                                                                     max(strengths[1]))
+    elif name in ("hflip", "vflip", "gray", "erased", "order"):
+        assert far(OURS[name], values) < 4, (name, far(OURS[name], values))
+    else:
+        assert statistic(OURS[name], values) < 1.95, (name, statistic(OURS[name], values))
+print("compared", len(THEIRS), "parameters")
+
+# The statistic is no formality.
+image = [torch.zeros(3, HEIGHT, WIDTH, dtype=torch.uint8)]
+for name, wrong, drawn in (
+        ("area", v2.RandomResizedCrop(64, scale=(0.15, 1)), lambda p: p["width"] * p["height"]),
+        ("brightness", v2.ColorJitter(0.3), lambda p: p["brightness_factor"]),
+        ("angle", v2.RandomRotation((-20, 32)), lambda p: p["angle"])):
+    other = [drawn(wrong.make_params(image)) for _ in range(N)]
+    assert statistic(other, OURS[name]) > 2.5, (name, statistic(other, OURS[name]))
+"""
+
+_TRANSFORMS = """
+# A compose, and the transforms of the servers without decode_image and normalize.
+for transforms, expected in (
+        ([v2.RandomResizedCrop(224)], [T.RandomResizedCrop(224, (0.08, 1.0), (3 / 4, 4 / 3), "bilinear")]),
+        ([v2.RandomResizedCrop((4, 5), (0.2, 1), (1, 2), I.NEAREST, antialias=None)],
+         [T.RandomResizedCrop((4, 5), (0.2, 1), (1, 2), "nearest")]),
+        ([v2.RandomResizedCrop(9, interpolation=2, antialias=False)],
+         [T.RandomResizedCrop(9, (0.08, 1.0), (3 / 4, 4 / 3), "bilinear", False)]),
+        ([v2.Resize(256), v2.CenterCrop(224)], [T.Resize(256, "bilinear"), T.CenterCrop(224)]),
+        ([v2.Resize((4, 5)), v2.Resize([6])], [T.Resize((4, 5), "bilinear"), T.Resize(6, "bilinear")]),
+        ([v2.RandomCrop(32, padding=4)], [T.RandomCrop(32, (4, 4, 4, 4))]),
+        ([v2.RandomCrop(32, padding=(1, 2, 3, 4), fill=7)], [T.RandomCrop(32, (1, 2, 3, 4), fill=7)]),
+        ([v2.RandomCrop(32, pad_if_needed=True, padding_mode="reflect")],
+         [T.RandomCrop(32, None, True, None, "reflect")]),
+        ([v2.RandomCrop(32, fill=9)], [T.RandomCrop(32)]),
+        ([v2.Pad((1, 2), (1, 2, 3))], [T.Pad((1, 2), (1, 2, 3))]),
+        ([v2.Pad(3, 9, "edge")], [T.Pad(3, None, "edge")]),
+        ([v2.RandomHorizontalFlip(), v2.RandomVerticalFlip(0.1)],
+         [T.RandomHorizontalFlip(0.5), T.RandomVerticalFlip(0.1)]),
+        ([v2.RandomRotation(20)], [T.RandomRotation((-20, 20), "nearest")]),
+        ([v2.RandomRotation((-5, 10), I.BILINEAR, fill=(1, 2, 3))],
+         [T.RandomRotation((-5, 10), "bilinear", (1, 2, 3))]),
+        ([v2.RandomRotation(0), v2.RandomAffine(0), v2.ColorJitter(), v2.Identity()], []),
+        ([v2.RandomAffine(10, (0.1, 0.2), (0.5, 2), 5)],
+         [T.RandomAffine((-10, 10), (0.1, 0.2), (0.5, 2), (-5, 5), "nearest")]),
+        ([v2.RandomAffine(0, shear=(1, 2, 3, 4), fill={tv_tensors.Image: 5, "others": 0})],
+         [T.RandomAffine((0, 0), shear=(1, 2, 3, 4), interpolation="nearest", fill=5)]),
+        ([v2.ColorJitter(0.2, (0.5, 2), hue=0.1)],
+         [T.ColorJitter((0.8, 1.2), (0.5, 2), None, (-0.1, 0.1))]),
+        ([v2.Grayscale(3), v2.RandomGrayscale()], [T.Grayscale(3), T.RandomGrayscale(0.1)]),
+        ([v2.GaussianBlur(5), v2.GaussianBlur((7, 7), 1.5)],
+         [T.GaussianBlur(5, (0.1, 2.0)), T.GaussianBlur(7, (1.5, 1.5))]),
+        ([v2.RandomErasing(0.2, value=(1, 2, 3))],
+         [T.RandomErasing(0.2, (0.02, 0.33), (0.3, 3.3), (1, 2, 3))]),
+        ([v2.TrivialAugmentWide(), v2.RandAugment(3, 10, fill=5)],
+         [T.TrivialAugmentWide(31, "nearest"), T.RandAugment(3, 10, 31, "nearest", 5)]),
+        ([v2.RandomApply([v2.ColorJitter(0.4)], p=0.8)], [T.ColorJitter((0.6, 1.4), p=0.8)]),
+        ([v2.RandomApply([v2.RandomApply([v2.RandomHorizontalFlip(0.5)], p=0.5)], p=0.5)],
+         [T.RandomHorizontalFlip(0.125)]),
+        ([v2.Compose([v2.CenterCrop(5), torch.nn.Sequential(v2.CenterCrop(4))]), v2.RGB()],
+         [T.CenterCrop(5), T.CenterCrop(4)])):
+    given = translated(*transforms, *END)
+    found = list(given.transforms)
+    assert found[0] == T.DecodeImage() and found[-1] == T.Normalize(MEAN, STD), found
+    assert found[1:-1] == expected, (found[1:-1], expected)
+    assert not given.local_transforms and given._local is None
+one = Pipeline.from_torchvision(v2.CenterCrop(5), sources="d", seed=7, bad_samples="zero", field="x")
+assert "seed: 7" in one.text and "action: ZERO" in one.text
+assert one.transforms == (T.DecodeImage(field="x"), T.CenterCrop(5, fields="x"))
+"""
+
+_TYPES = """
+one = translated(*END)
+assert one.transforms == (T.DecodeImage(), T.Normalize(MEAN, STD)) and one.notes == ()
+# A mean of one value is torch's broadcast.
+assert translated(*FLOAT, v2.Normalize([0.5], [0.2])).transforms[-1] == T.Normalize([0.5] * 3, [0.2] * 3)
+# Scaling alone is normalize with mean 0 and deviation 1, which changes no value.
+for scale in ([v2.ToTensor()], FLOAT, [v2.PILToTensor(), v2.ConvertImageDtype(torch.float32)]):
+    assert translated(*scale).transforms[-1] == T.Normalize([0.0] * 3, [1.0] * 3)
+assert translated(*FLOAT, decode=T.DecodeImage("gray")).transforms[-1] == T.Normalize([0.0], [1.0])
+half = translated(v2.ToDtype(torch.float16, scale=True), v2.Normalize(MEAN, STD))
+assert half.transforms[-2:] == (T.Normalize(MEAN, STD), T.ToDtype("float16"))
+assert "computed in float32" in half.notes[0]
+assert translated(*END, v2.ToDtype({tv_tensors.Image: torch.bfloat16, "others": None})
+                  ).transforms[-1] == T.ToDtype("bfloat16")
+bytes_ = translated(v2.CenterCrop(5))
+assert bytes_.transforms == (T.DecodeImage(), T.CenterCrop(5))
+assert translated(v2.ToDtype(torch.float32)).transforms[-1] == T.ToDtype("float32")
+# Behind the conversions, levels are those of 0 .. 255.
+one = translated(*END, v2.RandomErasing(0.1), v2.RandomHorizontalFlip())
+assert one.transforms[1] == T.RandomErasing(0.1, (0.02, 0.33), (0.3, 3.3), (124, 116, 104)), one
+assert one.transforms[2] == T.RandomHorizontalFlip(0.5)
+assert any("[124, 116, 104]" in note and "RandomErasing (position 3)" in note for note in one.notes)
+one = translated(*FLOAT, v2.RandomCrop(5, padding=2, fill=1.0), v2.Normalize(MEAN, STD))
+assert one.transforms[1] == T.RandomCrop(5, (2, 2, 2, 2), fill=255)
+assert any("floats" in note for note in translated(*FLOAT, v2.ColorJitter(0.2)).notes)
+# One channel.
+gray = translated(v2.RandomResizedCrop(5), v2.Grayscale(), *FLOAT, v2.Normalize([0.5], [0.5]))
+assert gray.transforms[0] == T.DecodeImage("gray") and gray.transforms[-1] == T.Normalize([0.5], [0.5])
+assert any("decode_image { color: GRAY }" in note for note in gray.notes)
+raw = translated(v2.CenterCrop(5), *END, decode=False)
+assert raw.transforms == (T.CenterCrop(5), T.Normalize(MEAN, STD))
+exact = translated(v2.CenterCrop(5), decode=T.DecodeImage(mode="exact"))
+assert exact.transforms[0] == T.DecodeImage(mode="exact")
+assert any("fixed point" in note for note in translated(v2.Resize(5)).notes)
+"""
+
+_REFUSED = """
+class Mine(v2.CenterCrop):
+    pass
+later = v2.CenterCrop(5)
+later.new_parameter = 1
+from torchvision import transforms as v1
+for transforms, position, name, parameter, part in (
+        ([v2.Resize(5, I.BICUBIC)], "0", "Resize", "interpolation", "BILINEAR or NEAREST"),
+        ([v2.Resize(5, I.NEAREST_EXACT)], "0", "Resize", "interpolation", "NEAREST"),
+        ([v2.Resize(5, antialias=None)], "0", "Resize", "antialias", "PIL images"),
+        ([v2.Resize(5, max_size=9)], "0", "Resize", "max_size", "short side"),
+        ([v2.CenterCrop(5), v2.RandomRotation(5, expand=True)], "1", "RandomRotation", "expand", "size"),
+        ([v2.RandomRotation(5, center=(1, 1))], "0", "RandomRotation", "center", "centre"),
+        ([v2.RandomRotation(5, I.BILINEAR, fill=None)], "0", "RandomRotation", "fill", "blend"),
+        ([v2.RandomAffine(5, center=(1, 1))], "0", "RandomAffine", "center", "centre"),
+        ([v2.GaussianBlur((3, 5))], "0", "GaussianBlur", "kernel_size", "both axes"),
+        ([v2.Pad(-1)], "0", "Pad", "padding", "negative"),
+        ([v2.RandomErasing(value="random")], "0", "RandomErasing", "value", "normal deviates"),
+        ([*END, v2.RandomErasing(value=9.0)], "3", "RandomErasing", "value", "uint8"),
+        ([*END, v2.CenterCrop(5)], "3", "CenterCrop", "", "after Normalize"),
+        ([*END, v2.ColorJitter(0.1)], "3", "ColorJitter", "", "after Normalize"),
+        ([*END, v2.Normalize(MEAN, STD)], "3", "Normalize", "", "once"),
+        ([v2.Normalize(MEAN, STD)], "0", "Normalize", "", "uint8"),
+        ([v2.ToDtype(torch.float32), v2.Normalize(MEAN, STD)], "1", "Normalize", "", "0 .. 255"),
+        ([*FLOAT, v2.Normalize([0.5] * 2, [1.0] * 2)], "2", "Normalize", "mean", "3 channels"),
+        ([*FLOAT, v2.TrivialAugmentWide()], "2", "TrivialAugmentWide", "", "uint8"),
+        ([v2.ToDtype(torch.int32)], "0", "ToDtype", "dtype", "int32"),
+        ([v2.ToDtype({tv_tensors.Mask: torch.int64})], "0", "ToDtype", "dtype", "nothing for images"),
+        ([v2.ColorJitter(0.1), v2.Grayscale()], "1", "Grayscale", "num_output_channels", "one channel"),
+        ([v2.RandomApply([v2.CenterCrop(5)])], "0", "RandomApply", "transforms", "CenterCrop"),
+        ([v2.RandomApply([v2.ColorJitter(0.1), v2.GaussianBlur(3)])], "0", "RandomApply", "transforms",
+         "one draw"),
+        ([v2.RandomApply([v2.GaussianBlur((3, 5))])], "0", "RandomApply", "transforms",
+         "GaussianBlur(kernel_size=)"),
+        ([v2.RandomApply([v2.ElasticTransform()])], "0", "RandomApply", "transforms", "ElasticTransform"),
+        ([v2.RandomChoice([v2.CenterCrop(5), v2.Resize(5)])], "0", "RandomChoice", "", "by itself"),
+        ([v2.Compose([v2.CenterCrop(5), v2.Compose([v2.RandomPerspective()])])], "0.1.0",
+         "RandomPerspective", "", "no such transform"),
+        ([v2.ElasticTransform()], "0", "ElasticTransform", "", "docs/extending.md"),
+        ([v2.AutoAugment()], "0", "AutoAugment", "", "TrivialAugmentWide"),
+        ([v2.Lambda(lambda x: x)], "0", "Lambda", "", "Python"),
+        ([v2.MixUp(num_classes=3)], "0", "MixUp", "", "places 2i and 2i + 1"),
+        ([v2.CutMix(num_classes=3)], "0", "CutMix", "", "millrace.transforms.CutMix"),
+        ([v1.CenterCrop(5)], "0", "CenterCrop", "", "import v2"),
+        ([v1.Compose([v1.CenterCrop(5)])], "0", "Compose", "", "import v2"),
+        ([Mine(5)], "0", "Mine", "", "no such transform"),
+        ([later], "0", "CenterCrop", "new_parameter", "does not know"),
+        ([v2.CenterCrop(5), len], "1", "builtin_function_or_method", "", "no such transform")):
+    items = refused(*transforms)
+    assert len(items) == 1, items
+    item, = items
+    found = item["position"], item["transform"], item["parameter"]
+    assert found == (position, name, parameter), (found, item)
+    assert part in item["reason"] + item["advice"], item
+both = refused(v2.ElasticTransform(), v2.CenterCrop(5), v2.JPEG(50))
+assert [item["position"] for item in both] == ["0", "2"]
+for bad in (dict(local="images"), dict(decode=5), dict(field=5), dict(field="x", decode=T.DecodeImage())):
+    try:
+        translated(v2.CenterCrop(5), **bad)
+        raise SystemExit(f"accepted: {bad}")
+    except millrace.ArgumentError:
+        pass
+assert refused(v2.MixUp(num_classes=3), local="batch")
+"""
