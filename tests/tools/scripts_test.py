@@ -7,7 +7,8 @@ import tempfile
 import unittest
 
 _SCRIPTS = ["setup", "build", "build-wheel", "test", "quickstart", "articles", "bench-adapt", "bench-fairness",
-            "bench-link", "bench-peers", "bench-two-servers", "chaos", "fuzz", "prove-one-process"]
+            "bench-link", "bench-peers", "bench-two-servers", "chaos", "fuzz", "prove-one-process",
+            "python-frameworks"]
 
 
 def _run(script, *arguments, **environment):
@@ -49,6 +50,12 @@ class Scripts(unittest.TestCase):
     def test_prove_one_process_names_options_that_cannot_be(self):
         for argument in ("--seconds=0", "--seconds=x", "--with=jax", "--with==1"):
             result = _run("prove-one-process", argument)
+            self.assertNotEqual(result.returncode, 0, argument)
+            self.assertIn(argument, result.stderr)
+
+    def test_python_frameworks_names_options_that_cannot_be(self):
+        for argument in ("--with=jax", "--with==1"):
+            result = _run("python-frameworks", argument)
             self.assertNotEqual(result.returncode, 0, argument)
             self.assertIn(argument, result.stderr)
 

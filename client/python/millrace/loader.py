@@ -106,6 +106,8 @@ class Loader:
       drop_last: True: the rest of an epoch is left out; False: it is a smaller batch, in which
         ranks may have different numbers of rows, also none: train on several ranks with True.
         None: as the pipeline says, for example padded.
+      pad_last: with drop_last=False, fill the last batch with rows that hold no sample (zeros, the
+        label -100, "valid" False), so that all ranks have equally many rows.
       seed: of the order and of every random choice. None: the pipeline's, or 0.
       rank, world_size: this process and the number of processes that share each batch. Default: of
         torch.distributed when the program has initialised it, else of the environment variables
@@ -146,9 +148,10 @@ class Loader:
     def __init__(self, endpoint: str | Iterable[str], dataset: str | None = None,
                  pipeline: str | os.PathLike[str] | None = None, batch_size: int | None = None, *,
                  global_batch_size: int | None = None, shuffle: bool | None = False,
-                 drop_last: bool | None = False, seed: int | None = None, rank: int | None = None,
-                 world_size: int | None = None, fields: Iterable[str] | None = None,
-                 output: str = "tuple", names: Mapping[str, str] | None = None,
+                 drop_last: bool | None = False, pad_last: bool = False, seed: int | None = None,
+                 rank: int | None = None, world_size: int | None = None,
+                 fields: Iterable[str] | None = None, output: str = "tuple",
+                 names: Mapping[str, str] | None = None,
                  tensor_type: str | None = None, apply_device_transform: bool = True,
                  compression: str | None = None, window: int | None = None,
                  window_bytes: int | None = None, same_host: str | None = None,
@@ -168,7 +171,8 @@ class Loader:
         _values.optional_whole_number("window", window, 2, 65536)
         for name in ("shuffle", "drop_last", "verify_payload"):
             _values.optional_flag(name, arguments[name])
-        _values.flag("apply_device_transform", apply_device_transform)
+        for name in ("apply_device_transform", "pad_last"):
+            _values.flag(name, arguments[name])
         for name in ("dataset", "tensor_type", "compression", "same_host"):
             _values.optional_text(name, arguments[name])
         for name in ("open_timeout", "next_timeout", "step_timeout", "hedge_share", "hedge_floor"):
@@ -234,7 +238,8 @@ class Loader:
         return _settings.make(
             endpoint=a["endpoint"], dataset=a["dataset"], pipeline=self._pipeline,
             fields=a["fields"], global_batch_size=a["global_batch_size"], shuffle=a["shuffle"],
-            drop_last=a["drop_last"], seed=a["seed"], others=others)
+            last_batch=_settings.last_batch_of(a["drop_last"], a["pad_last"]), seed=a["seed"],
+            others=others)
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return self._ranks or _ranks.find(self._arguments["rank"], self._arguments["world_size"])
@@ -256,9 +261,20 @@ class Loader:
         native, plan = self._native, self._plan
         if native is not None and plan is not None:
             self._check_process()
-            return native, plan
+            if self._last_batch is not None or not self._ranks_have_changed():
+                return native, plan
         with self._lock:
+            if native is not None and plan is not None and self._native is native:
+                self._give_up(native)  # no batch was delivered: begin anew as the new rank
+                self._plan = self._ranks = None
             return self._open_locked()
+
+    def _ranks_have_changed(self) -> bool:
+        """Frameworks initialise torch.distributed after a program has asked for len()."""
+        if self._arguments["rank"] is not None or self._closed:
+            return False
+        now = _ranks.of_torch()
+        return now is not None and now != self._ranks
 
     def _check_process(self) -> None:
         if self._native is not None and self._process != os.getpid():
@@ -427,6 +443,12 @@ class Loader:
                 raise InvalidArgumentError(
                     f"epoch {_values.MAX_EPOCH} was the last one that there is: choose an epoch with "
                     "set_epoch() or seek()")
+            if self._ranks_have_changed():
+                rank, world_size = self._ranks or (0, 1)
+                raise FailedPreconditionError(
+                    f"the loader has delivered batches as rank {rank} of {world_size}, and "
+                    "torch.distributed is initialised with other ranks since: make a new loader "
+                    "after init_process_group(), or give rank= and world_size=")
             self._iterator = iterator
             iterator.begun = True
             iterator.here = self._progress.begin()
@@ -474,6 +496,11 @@ class Loader:
         self._check_usable()
         self._progress.set_epoch(_values.epoch(epoch))
 
+    def _count_epoch(self, epoch: int) -> None:
+        """As set_epoch(), by a framework that sets the epoch of a sampler."""
+        self._check_usable()
+        self._progress.count(_values.epoch(epoch))
+
     def seek(self, epoch: int, step: int = 0) -> None:
         """The next iteration begins at this position. No batch in between is made or sent. Opens the
         loader.
@@ -517,16 +544,17 @@ class Loader:
             return
         position, saved, expected = loaded
         asked = self._asked_global_batch_size()
-        if self._plan is not None:
-            asked = int(self._plan.facts["batch_size"])
+        facts = None if self._plan is None else self._opened()[1].facts
+        if facts is not None:
+            asked = int(facts["batch_size"])
         if asked is not None and asked != saved:
             world_size = self._rank_and_world_size()[1]
             raise InvalidArgumentError(
                 f"the state was saved with a global batch of {saved} samples, and this loader has "
                 f"{asked} over {world_size} ranks: steps would not match; make the loader with "
                 f"global_batch_size={saved}")
-        if self._plan is not None:
-            expected.check(self._plan.facts)
+        if facts is not None:
+            expected.check(facts)
         self._expected = expected
         self._iterator, self._restart = None, True
         self._progress.jump(position)
@@ -635,15 +663,28 @@ class Loader:
         self._check_usable()
         position = self._position(epoch, step)
         rank, world_size = self._rank_and_world_size()
-        # A plain Loader, whatever this class is: a subclass may iterate in another way.
-        other = Loader(**dict(self._arguments, names=self._arguments["names"] or None,
-                              pipeline=None, window=2, batch_size=None,
-                              global_batch_size=self.global_batch_size, rank=rank,
-                              world_size=world_size))
-        other._pipeline = self._pipeline
+        other = self._another(window=2, batch_size=None, global_batch_size=self.global_batch_size,
+                              rank=rank, world_size=world_size)
         other._progress = Progress(position)
         with other:
             return next(iter(other))
+
+    def _another(self, **changed: Any) -> Loader:
+        """A loader with these arguments that is not open. A plain one, whatever this class is: a
+        subclass may iterate in another way."""
+        # The text that was read, because a file may have changed since. Loader() looks at it only
+        # for the batch size.
+        text = self._pipeline["pipeline"] if _pipeline.may_name_batch_size(self._pipeline) else None
+        other = Loader(**{**self._arguments, "names": self._arguments["names"] or None,
+                          "pipeline": text, **changed})
+        other._pipeline = self._pipeline
+        return other
+
+    def _at_the_same_place(self) -> Loader:
+        """A loader like this one that is not open and begins where this one would."""
+        other = self._another()
+        other._progress, other._expected = copy.copy(self._progress), self._expected
+        return other
 
     def explain(self, epoch: int, step: int) -> dict[str, Any]:
         """What was drawn for each sample of this rank's batch at a position, and where the sample is

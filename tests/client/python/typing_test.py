@@ -22,6 +22,15 @@ try:
     loader.open()
 except millrace.DataLossError as error:
     print(error.detail, error.status)
+
+of_torch = millrace.DataLoader("data-1:7001", "photos", "imagenet_train", 256, dp_rank=0, dp_world=2)
+with of_torch.open():
+    of_torch.load_state_dict(of_torch.state_dict())
+    size: int = of_torch.batch_size
+
+
+class Trainer(millrace.TrainerMixin):
+    pass
 """
 _BAD = """
 import millrace
@@ -30,6 +39,8 @@ millrace.Loader(7001)
 loader = millrace.Loader("data-1:7001")
 loader.set_epoch("1")
 loader.no_such_method()
+millrace.DataLoader("data-1:7001", dp_rank="first")
+millrace.NoSuchName
 """
 
 
@@ -54,7 +65,7 @@ class Typing(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_a_program(self):
-        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 4)):
+        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 6)):
             path = os.path.join(self.work, name)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
