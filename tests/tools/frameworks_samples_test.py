@@ -15,15 +15,20 @@ class Samples(unittest.TestCase):
 
     def test_what_is_wrong_is_counted(self):
         for parts, epochs, expected in (
-                ([[["a", "b", "c"]]], 1, "0 were used more and 1 less"),
-                ([[_EPOCH + ["a"]]], 1, "1 were used more and 0 less"),
-                ([[["a", "a", "b", "b"]], [["c"], ["d"]]], 1, "2 were used more and 0 less"),
-                ([[_EPOCH]], 2, "0 were used more and 4 less"),
+                ([[["a", "b", "c"]]], 1, "0 samples were used more and 1 less"),
+                ([[_EPOCH + ["a"]]], 1, "1 samples were used more and 0 less"),
+                ([[["a", "a", "b", "b"]], [["c"], ["d"]]], 1, "2 samples were used more and 0 less"),
+                ([[_EPOCH]], 2, "0 samples were used more and 4 less"),
                 ([[_EPOCH + ["e"]]], 1, "1 rows that are no sample")):
             self.assertIn(expected, samples.complaint(parts, _EPOCH, epochs))
 
-    def test_samples_that_look_alike(self):
-        self.assertIn("1 samples cannot be told apart", samples.complaint([], ["a", "a", "b"], 1))
+    def test_equal_samples_count_together(self):
+        epoch = [str(n) for n in range(50)] + ["7"]
+        self.assertEqual(samples.complaint([[epoch + epoch]], epoch, 2), "")
+        self.assertIn("0 samples were used more and 1 less", samples.complaint([[epoch[:-1]]], epoch, 1))
+
+    def test_samples_that_do_not_differ_prove_nothing(self):
+        self.assertIn("of 3 samples, only 2 differ", samples.complaint([], ["a", "a", "b"], 1))
 
     def test_order_of_each_rank(self):
         whole = [["a", "b"], ["c", "d"]]

@@ -59,11 +59,10 @@ def accelerate_skip_first_batches(environment):
     rest = accelerator.skip_first_batches(loader, 30)
     assert _index_of(rest) == whole[1500:]
     received = loader.stats()["batches"]
-    # The window requests batches of the next epoch, which are not yet received as batches.
     assert received == 10, received
     assert sorted(_index_of(loader)) == sorted(whole), "the next epoch is whole"
     try:
-        list(accelerate.skip_first_batches(loader, 41))
+        next(iter(accelerate.skip_first_batches(loader, 41)))
         raise AssertionError("41 of 40 batches were skipped")
     except millrace.InvalidArgumentError as error:
         assert "41" in str(error), error

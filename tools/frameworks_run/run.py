@@ -25,7 +25,7 @@ _EPOCHS = 2
 # Of 40 batches of an epoch. The first is a multiple of 3, the accumulation of Accelerate's example.
 _STOPS = (24, 56)
 _TIMEOUT_SECONDS = 300
-# 2000 images that differ, and no random transform: an image is the same in each epoch.
+# No random transform, so that an image is the same in each epoch.
 SPEC = """
 sources { synthetic {
   samples: 2000 seed: 3

@@ -112,7 +112,8 @@ class Batches(Iterator[Any]):
 
     def _begin(self) -> None:
         self._begun = True
-        before = self._dataset._current and self._dataset._current()
+        current = self._dataset._current
+        before = None if current is None else current()
         if before is not None:
             before._entry.leave()
         self._dataset._current = weakref.ref(self)

@@ -220,7 +220,8 @@ class Loader:
         self._closed = False
         self._process = 0  # the one that has opened the loader
         self._taker: int | None = None  # the thread that is in _next()
-        self._iterator: _Epoch | None = None
+        # Weak, so that a loader that the program has dropped ends at once, without the collector.
+        self._iterator: weakref.ref[_Epoch] | None = None
         # What the native loader delivers next; None: not known.
         self._native_next: Position | None = None
         # seek() or load_state_dict() was called: the native loader is told the position, even the one
@@ -434,7 +435,7 @@ class Loader:
         native, plan = self._opened()
         if self._closed:
             raise CancelledError("the loader was closed; make a new one")
-        if iterator is not self._iterator:
+        if self._iterator is None or self._iterator() is not iterator:
             if iterator.begun:
                 raise FailedPreconditionError(
                     "this iterator was replaced by a newer one of the same loader, or by seek() or "
@@ -449,7 +450,7 @@ class Loader:
                     f"the loader has delivered batches as rank {rank} of {world_size}, and "
                     "torch.distributed is initialised with other ranks since: make a new loader "
                     "after init_process_group(), or give rank= and world_size=")
-            self._iterator = iterator
+            self._iterator = weakref.ref(iterator)
             iterator.begun = True
             iterator.here = self._progress.begin()
         wanted = iterator.here

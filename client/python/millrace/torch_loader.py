@@ -77,10 +77,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         arguments = self._loader._arguments
         order = SequentialOrder(served) if arguments["shuffle"] is False else ShuffledOrder(served)
         # In the dict, past torch's __setattr__: Fabric copies it, and rebuilders look into it.
-        vars(self)["sampler"] = order
+        self.__dict__["sampler"] = order
         for name in ("batch_size", "drop_last"):
             if arguments[name] is not None:
-                vars(self)[name] = arguments[name]
+                self.__dict__[name] = arguments[name]
 
     # ---- What torch's DataLoader has ---------------------------------------------------------
 

@@ -34,11 +34,12 @@ class Classifier(lightning.LightningModule):
 
 loader = millrace.DataLoader(endpoint, dataset or None, pipeline, global_batch_size=50,
                              shuffle=True, drop_last=True)
-checkpoints = [ModelCheckpoint(folder, every_n_train_steps=batches, save_last=True)]
-trainer = lightning.Trainer(max_epochs=2, max_steps=batches, accelerator="cpu", logger=False,
-                            devices=int(os.environ.get("LOCAL_WORLD_SIZE", 1)),
-                            enable_checkpointing=batches > 0, enable_progress_bar=False,
-                            callbacks=checkpoints if batches > 0 else None)
+callbacks = []
+if batches > 0:
+    callbacks.append(ModelCheckpoint(folder, every_n_train_steps=batches, save_last=True))
+trainer = lightning.Trainer(max_epochs=2, max_steps=batches, callbacks=callbacks, accelerator="cpu",
+                            devices=int(os.environ.get("LOCAL_WORLD_SIZE", 1)), logger=False,
+                            enable_checkpointing=batches > 0, enable_progress_bar=False)
 last = os.path.join(folder, "last.ckpt")
 # The checkpoint has the position of the loader, because it has a state_dict().
 trainer.fit(Classifier(), loader, ckpt_path=last if os.path.exists(last) else None)

@@ -159,7 +159,8 @@ for named, part in ((dict(num_workers=4), "num_workers"), (dict(collate_fn=list)
     refused(lambda: loader(**named), a, part)
     refused(lambda: loader(**named), TypeError, part)
 loader(num_workers=0, collate_fn=None, sampler=None, pin_memory=False, generator=None, in_order=True)
-refused(lambda: millrace.DataLoader([1, 2], batch_size=4), a, "HOST:PORT")
+samples = torch.utils.data.TensorDataset(torch.zeros(3))
+refused(lambda: millrace.DataLoader(samples, batch_size=4), a, "HOST:PORT")
 refused(lambda: millrace.DataLoader(batch_size=4), millrace.InvalidArgumentError, "names no server")
 refused(lambda: loader(drop_last=True, pad_last=True), millrace.InvalidArgumentError, "pad_last")
 """)
@@ -341,7 +342,7 @@ class Base:
         self.train_dataset, self.eval_dataset, self.callbacks = train, evaluation, []
         self.args = types.SimpleNamespace(**{"eval_batch_size": 50, "dataloader_num_workers": 0,
                                              "dataloader_drop_last": False, **arguments})
-        self._train_batch_size = arguments.get("train", 50)
+        self._train_batch_size = arguments.get("train_batch_size", 50)
         self.accelerator = types.SimpleNamespace(prepare=lambda one: one)
     def add_callback(self, one): self.callbacks.append(one)
     def pop_callback(self, one): self.callbacks.remove(one)
@@ -368,7 +369,7 @@ assert trainer.get_test_dataloader(test) is test and trainer.get_test_dataloader
 assert Trainer([1], small).get_eval_dataloader() is small
 assert Trainer([1], small).get_train_dataloader() == "torch's"
 e = millrace.InvalidArgumentError
-refused(Trainer(train, None, train=8).get_train_dataloader, e, "per_device_train_batch_size", "8", "50")
+refused(Trainer(train, None, train_batch_size=8).get_train_dataloader, e, "per_device_train_batch_size", "8", "50")
 refused(Trainer(None, small, eval_batch_size=8).get_eval_dataloader, e, "per_device_eval_batch_size")
 refused(Trainer(train, None, dataloader_num_workers=2).get_train_dataloader, e, "no workers")
 refused(Trainer(small, None, dataloader_drop_last=True).get_train_dataloader, e, "drop_last=True")
