@@ -6,9 +6,8 @@ import subprocess
 import tempfile
 import unittest
 
-_SCRIPTS = ["setup", "build", "build-wheel", "test", "quickstart", "articles", "bench-adapt",
-            "bench-fairness", "bench-link", "bench-peers", "bench-python", "bench-two-servers",
-            "chaos", "check-translations", "fuzz", "package", "prove-one-process"]
+            "chaos", "check-translations", "fuzz", "package", "prove-one-process",
+            "python-frameworks"]
 
 
 def _run(script, *arguments, **environment):
@@ -59,6 +58,12 @@ class Scripts(unittest.TestCase):
             result = _run("check-translations", argument)
             self.assertNotEqual(result.returncode, 0, argument)
             self.assertIn(part, result.stderr)
+
+    def test_python_frameworks_names_options_that_cannot_be(self):
+        for argument in ("--with=jax", "--with==1"):
+            result = _run("python-frameworks", argument)
+            self.assertNotEqual(result.returncode, 0, argument)
+            self.assertIn(argument, result.stderr)
 
     def test_articles_names_options_that_cannot_be(self):
         for argument in ("--only=6", "--only=1;3", "--rounds=0", "--rounds=x", "--cores=0",

@@ -8,11 +8,18 @@
         for images, labels in loader:
             ...
 
-`import millrace` imports neither torch nor NumPy; a loader does when it makes the first batch.
-docs/python.md describes arguments, errors and what is not there yet.
+`millrace.DataLoader` is the same as a torch DataLoader, for Lightning, Accelerate and other
+frameworks, and `millrace.TrainerMixin` makes the Hugging Face Trainer take it.
+
+`import millrace` imports neither torch nor NumPy; a loader does when it makes the first batch, and
+the names DataLoader and TrainerMixin import torch when they are used first. docs/python.md
+describes arguments, errors and what is not there yet.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from millrace import _millrace, _values, errors, transforms
 from millrace._millrace import Tensor
@@ -26,6 +33,25 @@ from millrace.errors import (AbortedError, AlreadyExistsError, ArgumentError, Ca
 from millrace.loader import BatchInfo, Dataset, Loader
 from millrace.pipeline import (FieldRole, Output, Pipeline, Shuffle, Source, Subset, Synthetic,
                                SyntheticField)
+
+if TYPE_CHECKING:
+    from millrace.hf_trainer import TrainerMixin as TrainerMixin
+    from millrace.torch_loader import DataLoader as DataLoader
+else:
+    # Neither in __all__ nor in dir(): `from millrace import *` and help(millrace) import no torch.
+    _OF_TORCH = {"DataLoader": "millrace.torch_loader", "TrainerMixin": "millrace.hf_trainer"}
+
+    def __getattr__(name: str) -> Any:
+        if name not in _OF_TORCH:
+            raise AttributeError(f"module 'millrace' has no attribute {name!r}")
+        try:
+            found = getattr(importlib.import_module(_OF_TORCH[name]), name)
+        except ImportError as error:
+            raise ImportError(
+                f"millrace.{name} needs torch, which cannot be imported ({error}): install torch, or "
+                "use millrace.Loader with NumPy") from error
+        globals()[name] = found
+        return found
 
 __version__: str = _millrace.version()
 

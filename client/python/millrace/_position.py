@@ -24,6 +24,10 @@ class Progress:
         self._here = start
         # Where the next iteration begins; None: the epoch after the current one.
         self._next: Position | None = start
+        # The program has chosen _next, by set_epoch() or jump().
+        self._chosen = False
+        # Added to the epochs that count() is given.
+        self._offset = 0
 
     @property
     def here(self) -> Position:
@@ -39,6 +43,7 @@ class Progress:
         """An iteration begins; returns its position."""
         self._here = self.upcoming
         self._next = None
+        self._chosen = False
         return self._here
 
     def advance(self, epoch: int, step: int) -> None:
@@ -53,7 +58,23 @@ class Progress:
         """The next iteration is this epoch, from where a loaded state was in it."""
         if self._next is None or self._next.epoch != epoch:
             self._here = self._next = Position(epoch, 0)
+        self._chosen, self._offset = True, 0
+
+    def count(self, epoch: int) -> None:
+        """The next iteration is this epoch for a framework that sets the epoch of a sampler.
+
+        Lightning's Trainer continues to count where a checkpoint was. Fabric counts the iterations
+        of its process, from 0. So a number below the epoch that the program has chosen stands for
+        that epoch, and the following numbers for the following epochs."""
+        wanted = epoch + self._offset
+        if self._chosen and self._next is not None and wanted <= self._next.epoch:
+            self._offset = self._next.epoch - epoch
+            return
+        self._chosen = False
+        if self._next is None or self._next.epoch != wanted:
+            self._here = self._next = Position(wanted, 0)
 
     def jump(self, position: Position) -> None:
         """The next iteration begins there."""
         self._here = self._next = position
+        self._chosen, self._offset = True, 0

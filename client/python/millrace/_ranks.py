@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
-from millrace.errors import InvalidArgumentError
+from millrace.errors import ArgumentError, InvalidArgumentError
 
 
-def _of_torch() -> tuple[int, int] | None:
+def of_torch() -> tuple[int, int] | None:
+    """Of torch.distributed, when the program has initialised it."""
     # Only a torch that the program has imported: a loader does not import it to ask.
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
@@ -43,8 +45,33 @@ def find(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if (rank is None) != (world_size is None):
         raise InvalidArgumentError("rank= and world_size= belong together: give both or neither")
     if rank is None or world_size is None:
-        rank, world_size = _of_torch() or _of_environment() or (0, 1)
+        rank, world_size = of_torch() or _of_environment() or (0, 1)
     if not 0 <= rank < world_size:
         raise InvalidArgumentError(
             f"rank {rank} of {world_size} ranks: ranks count from 0 to world_size - 1")
     return rank, world_size
+
+
+def of_mesh(mesh: Any) -> tuple[int, int]:
+    """(rank, number of ranks) along a torch DeviceMesh of one dimension.
+
+    Raises:
+      ArgumentError: no DeviceMesh of one dimension.
+      InvalidArgumentError: this process is not in it.
+    """
+    if not all(hasattr(mesh, name) for name in ("ndim", "mesh_dim_names", "get_coordinate", "size")):
+        raise ArgumentError(
+            f"device_mesh={mesh!r}: expected the dimension of a torch DeviceMesh over which the data "
+            "is split, device_mesh=mesh[\"dp\"]")
+    if mesh.ndim != 1:
+        raise ArgumentError(
+            f"device_mesh has the dimensions {', '.join(mesh.mesh_dim_names or ()) or mesh.ndim}: "
+            "give the one over which the data is split, for example device_mesh=mesh[\"dp\"]; make "
+            "one of several with mesh[\"dp_replicate\", \"dp_shard\"]._flatten(), or give dp_rank= "
+            "and dp_world=")
+    place = mesh.get_coordinate()
+    if place is None:
+        raise InvalidArgumentError(
+            "device_mesh does not contain this process, so it has no part of the batches: make the "
+            "loader only in processes of the mesh")
+    return int(place[0]), int(mesh.size())

@@ -62,6 +62,17 @@ def renamed_of(names: Mapping[str, str] | None) -> dict[str, str]:
             for field, name in names.items()}
 
 
+def last_batch_of(drop_last: bool | None, pad_last: bool) -> str | None:
+    """The option for the rest of an epoch. None: as the pipeline says."""
+    if pad_last and drop_last is not False:
+        raise InvalidArgumentError(
+            f"pad_last=True and drop_last={drop_last!r} exclude each other: a padded last batch is "
+            "not left out; leave drop_last= out")
+    if pad_last:
+        return "pad"
+    return None if drop_last is None else "drop" if drop_last else "partial"
+
+
 def _text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -70,9 +81,10 @@ def _text_of(value: Any) -> str:
 
 def make(*, endpoint: str, dataset: str | None, pipeline: Mapping[str, str],
          fields: tuple[str, ...] | None, global_batch_size: int | None, shuffle: bool | None,
-         drop_last: bool | None, seed: int | None, others: Mapping[str, Any]) -> dict[str, str]:
-    """{option: value}. `pipeline`: options of _pipeline.settings_of(). `others`: options of the C
-    interface by their own names; None: left to its default."""
+         last_batch: str | None, seed: int | None, others: Mapping[str, Any]) -> dict[str, str]:
+    """{option: value}. `pipeline`: options of _pipeline.settings_of(). `last_batch`: of
+    last_batch_of(). `others`: options of the C interface by their own names; None: left to its
+    default."""
     settings = {"endpoint": endpoint, "epochs": "0"}
     settings.update(pipeline)
     if dataset is not None:
@@ -84,8 +96,8 @@ def make(*, endpoint: str, dataset: str | None, pipeline: Mapping[str, str],
         settings["batch_size"] = str(global_batch_size)
     if shuffle is not None:
         settings["shuffle"] = "global" if shuffle else "sequential"
-    if drop_last is not None:
-        settings["last_batch"] = "drop" if drop_last else "partial"
+    if last_batch is not None:
+        settings["last_batch"] = last_batch
     if seed is not None:
         settings["seed"] = str(seed)
     settings.update({name: _text_of(value) for name, value in others.items() if value is not None})

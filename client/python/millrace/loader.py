@@ -110,6 +110,8 @@ class Loader:
       drop_last: True: the rest of an epoch is left out; False: it is a smaller batch, in which
         ranks may have different numbers of rows, also none: train on several ranks with True.
         None: as the pipeline says, for example padded.
+      pad_last: with drop_last=False, fill the last batch with rows that hold no sample (zeros, the
+        label -100, "valid" False), so that all ranks have equally many rows.
       seed: of the order and of every random choice. None: the pipeline's, or 0.
       rank, world_size: this process and the number of processes that share each batch. Default: of
         torch.distributed when the program has initialised it, else of the environment variables
@@ -153,9 +155,10 @@ class Loader:
                  pipeline: str | os.PathLike[str] | Pipeline | Callable[..., Any] | None = None,
                  batch_size: int | None = None, *,
                  global_batch_size: int | None = None, shuffle: bool | None = False,
-                 drop_last: bool | None = False, seed: int | None = None, rank: int | None = None,
-                 world_size: int | None = None, fields: Iterable[str] | None = None,
-                 output: str = "tuple", names: Mapping[str, str] | None = None,
+                 drop_last: bool | None = False, pad_last: bool = False, seed: int | None = None,
+                 rank: int | None = None, world_size: int | None = None,
+                 fields: Iterable[str] | None = None, output: str = "tuple",
+                 names: Mapping[str, str] | None = None,
                  tensor_type: str | None = None, apply_device_transform: bool = True,
                  compression: str | None = None, window: int | None = None,
                  window_bytes: int | None = None, same_host: str | None = None,
@@ -174,7 +177,8 @@ class Loader:
             arguments[name] = _values.optional_whole_number(name, arguments[name], 0)
         for name in ("shuffle", "drop_last", "verify_payload"):
             _values.optional_flag(name, arguments[name])
-        _values.flag("apply_device_transform", apply_device_transform)
+        for name in ("apply_device_transform", "pad_last"):
+            _values.flag(name, arguments[name])
         for name in ("dataset", "tensor_type", "compression", "same_host"):
             _values.optional_text(name, arguments[name])
         for name in ("open_timeout", "next_timeout", "step_timeout", "hedge_share", "hedge_floor"):
@@ -225,7 +229,8 @@ class Loader:
         self._closed = False
         self._process = 0  # the one that has opened the loader
         self._taker: int | None = None  # the thread that is in _next()
-        self._iterator: _Epoch | None = None
+        # Weak, so that a loader that the program has dropped ends at once, without the collector.
+        self._iterator: weakref.ref[_Epoch] | None = None
         # What the native loader delivers next; None: not known.
         self._native_next: Position | None = None
         # seek() or load_state_dict() was called: the native loader is told the position, even the one
@@ -243,7 +248,8 @@ class Loader:
         return _settings.make(
             endpoint=a["endpoint"], dataset=a["dataset"], pipeline=self._pipeline,
             fields=a["fields"], global_batch_size=a["global_batch_size"], shuffle=a["shuffle"],
-            drop_last=a["drop_last"], seed=a["seed"], others=others)
+            last_batch=_settings.last_batch_of(a["drop_last"], a["pad_last"]), seed=a["seed"],
+            others=others)
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return self._ranks or _ranks.find(self._arguments["rank"], self._arguments["world_size"])
@@ -265,9 +271,20 @@ class Loader:
         native, plan = self._native, self._plan
         if native is not None and plan is not None:
             self._check_process()
-            return native, plan
+            if self._last_batch is not None or not self._ranks_have_changed():
+                return native, plan
         with self._lock:
+            if native is not None and plan is not None and self._native is native:
+                self._give_up(native)  # no batch was delivered: begin anew as the new rank
+                self._plan = self._ranks = None
             return self._open_locked()
+
+    def _ranks_have_changed(self) -> bool:
+        """Frameworks initialise torch.distributed after a program has asked for len()."""
+        if self._arguments["rank"] is not None or self._closed:
+            return False
+        now = _ranks.of_torch()
+        return now is not None and now != self._ranks
 
     def _check_process(self) -> None:
         if self._native is not None and self._process != os.getpid():
@@ -427,7 +444,7 @@ class Loader:
         native, plan = self._opened()
         if self._closed:
             raise CancelledError("the loader was closed; make a new one")
-        if iterator is not self._iterator:
+        if self._iterator is None or self._iterator() is not iterator:
             if iterator.begun:
                 raise FailedPreconditionError(
                     "this iterator was replaced by a newer one of the same loader, or by seek() or "
@@ -436,7 +453,13 @@ class Loader:
                 raise InvalidArgumentError(
                     f"epoch {_values.MAX_EPOCH} was the last one that there is: choose an epoch with "
                     "set_epoch() or seek()")
-            self._iterator = iterator
+            if self._ranks_have_changed():
+                rank, world_size = self._ranks or (0, 1)
+                raise FailedPreconditionError(
+                    f"the loader has delivered batches as rank {rank} of {world_size}, and "
+                    "torch.distributed is initialised with other ranks since: make a new loader "
+                    "after init_process_group(), or give rank= and world_size=")
+            self._iterator = weakref.ref(iterator)
             iterator.begun = True
             iterator.here = self._progress.begin()
         wanted = iterator.here
@@ -485,6 +508,11 @@ class Loader:
         self._check_usable()
         self._progress.set_epoch(_values.epoch(epoch))
 
+    def _count_epoch(self, epoch: int) -> None:
+        """As set_epoch(), by a framework that sets the epoch of a sampler."""
+        self._check_usable()
+        self._progress.count(_values.epoch(epoch))
+
     def seek(self, epoch: int, step: int = 0) -> None:
         """The next iteration begins at this position. No batch in between is made or sent. Opens the
         loader.
@@ -528,16 +556,17 @@ class Loader:
             return
         position, saved, expected = loaded
         asked = self._asked_global_batch_size()
-        if self._plan is not None:
-            asked = int(self._plan.facts["batch_size"])
+        facts = None if self._plan is None else self._opened()[1].facts
+        if facts is not None:
+            asked = int(facts["batch_size"])
         if asked is not None and asked != saved:
             world_size = self._rank_and_world_size()[1]
             raise InvalidArgumentError(
                 f"the state was saved with a global batch of {saved} samples, and this loader has "
                 f"{asked} over {world_size} ranks: steps would not match; make the loader with "
                 f"global_batch_size={saved}")
-        if self._plan is not None:
-            expected.check(self._plan.facts)
+        if facts is not None:
+            expected.check(facts)
         self._expected = expected
         self._iterator, self._restart = None, True
         self._progress.jump(position)
@@ -654,20 +683,31 @@ class Loader:
         with self._beside(self._position(epoch, step)) as other:
             return next(iter(other))
 
-    def _beside(self, position: Position, **changes: Any) -> Loader:
-        """Another loader, which begins at the position: of the same batches, unless `changes` are
-        arguments that say otherwise."""
-        rank, world_size = self._rank_and_world_size()
+    def _another(self, **changed: Any) -> Loader:
+        """A loader with these arguments, but for those that are given, that is not open. A plain one,
+        whatever this class is: a subclass may iterate in another way."""
         # The text of a pipeline, not its file: the file may have changed.
         text = self._pipeline.get("pipeline") or self._pipeline.get("preset")
-        arguments = dict(self._arguments, names=self._arguments["names"] or None, pipeline=text,
-                         window=2, batch_size=None, global_batch_size=self.global_batch_size,
-                         rank=rank, world_size=world_size)
-        # A plain Loader, whatever this class is: a subclass may iterate in another way.
-        other = Loader(**{**arguments, **changes})
-        if "pipeline" not in changes:
+        other = Loader(**{**self._arguments, "names": self._arguments["names"] or None,
+                          "pipeline": text, **changed})
+        if "pipeline" not in changed:
             other._pipeline, other._local = self._pipeline, self._local
+        return other
+
+    def _beside(self, position: Position, **changed: Any) -> Loader:
+        """Another loader, which begins at the position: of the same batches, unless `changed` are
+        arguments that say otherwise."""
+        rank, world_size = self._rank_and_world_size()
+        other = self._another(**{"window": 2, "batch_size": None,
+                                 "global_batch_size": self.global_batch_size, "rank": rank,
+                                 "world_size": world_size, **changed})
         other._progress = Progress(position)
+        return other
+
+    def _at_the_same_place(self) -> Loader:
+        """A loader like this one that is not open and begins where this one would."""
+        other = self._another()
+        other._progress, other._expected = copy.copy(self._progress), self._expected
         return other
 
     def preview(self, epoch: int = 0, step: int = 0, samples: int = 8, *,

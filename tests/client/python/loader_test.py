@@ -102,6 +102,20 @@ grown = rss() - before
 assert grown < 20000, grown      # KiB; the images have 200 MB
 """)
 
+    def test_a_padded_last_batch_has_equally_many_rows_on_all_ranks(self):
+        self.output_of(_OPEN + """
+samples = []
+for rank in range(2):
+    one = loader(rank=rank, world_size=2, pad_last=True, fields=["label", "sample_index", "valid"])
+    assert len(one) == 21 and len(one.dataset) == 2030 and one.drop_last is False
+    for labels, index, valid in one:
+        assert len(labels) == 50 and (labels[~valid] == -100).all() and (index[~valid] == -1).all()
+        samples += index[valid].tolist()
+    # Of the last 100 rows, 30 hold a sample: they are all the first rank's.
+    assert one.last_batch == (0, 20, 50, 30 if rank == 0 else 0, 30)
+assert sorted(samples) == list(range(2030))
+""")
+
     def test_dicts_with_other_names(self):
         self.output_of(_OPEN + """
 batch = next(iter(loader(output="dict", names={"image": "pixel_values"})))
@@ -477,6 +491,9 @@ class Arguments(Case):
         ("device='cuda'", TypeError, ".to(device)"),
         ("shufle=True", TypeError, "did you mean shuffle"),
         ("frobnicate=1", TypeError, "frobnicate"),
+        ("pad_last=1", TypeError, "pad_last=1"),
+        ("pad_last=True, drop_last=True", ValueError, "pad_last=True and drop_last=True"),
+        ("pad_last=True, drop_last=None", ValueError, "leave drop_last= out"),
         ("global_batch_size=50", ValueError, "exclude each other"),
         ("batch_size=0", ValueError, "batch_size=0"),
         ("batch_size=1.5", ValueError, "whole number"),
@@ -568,6 +585,18 @@ for _ in range(2):              # a later call tries again
         raise SystemExit("opened")
     except (ConnectionError, TimeoutError) as error:
         assert isinstance(error, millrace.Error) and "127.0.0.1:1" in str(error)
+""")
+
+    def test_names_of_torch_without_torch(self):
+        self.output_of(_OPEN + """
+from millrace import *
+for name in ("DataLoader", "TrainerMixin"):
+    try:
+        getattr(millrace, name)
+        raise SystemExit(f"{name} without torch")
+    except ImportError as error:
+        assert "install torch" in str(error) and f"millrace.{name}" in str(error), error
+assert not hasattr(millrace, "NoSuchName") and "torch" not in sys.modules
 """)
 
     def test_half_of_the_environment(self):

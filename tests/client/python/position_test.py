@@ -121,3 +121,51 @@ class States(unittest.TestCase):
         progress.advance(0, 2)
         progress.finish()
         self.assertEqual(progress.here, (6, 0))
+
+
+class Counts(unittest.TestCase):
+    """Frameworks that set the epoch of a sampler."""
+
+    def _counted(self, loop, counts):
+        result = []
+        for count in counts:
+            loop.progress.count(count)
+            result.append(loop.iterate())
+        return result
+
+    def test_a_count_is_the_epoch(self):
+        self.assertEqual(self._counted(Loop(), (0, 1, 5, 5, 2)), [_epoch(n) for n in (0, 1, 5, 5, 2)])
+
+    def test_a_count_that_continues_where_a_state_was(self):
+        loop = Loop()
+        loop.progress.jump(Position(3, 2))
+        self.assertEqual(self._counted(loop, (3, 4)), [_epoch(3, 2), _epoch(4)])
+
+    def test_a_count_behind_a_state_of_a_complete_epoch(self):
+        loop = Loop()
+        loop.progress.jump(Position(3, _STEPS))
+        self.assertEqual(self._counted(loop, (4, 5)), [_epoch(4), _epoch(5)])
+
+    def test_a_count_from_zero_after_a_state(self):
+        loop = Loop()
+        loop.progress.jump(Position(3, 2))
+        self.assertEqual(self._counted(loop, (0, 1, 2)), [_epoch(3, 2), _epoch(4), _epoch(5)])
+
+    def test_a_count_that_is_told_twice(self):
+        loop = Loop()
+        loop.progress.jump(Position(3, 2))
+        self.assertEqual(self._counted(loop, (0,)), [_epoch(3, 2)])
+        loop.progress.count(1)
+        self.assertEqual(self._counted(loop, (1,)), [_epoch(4)])
+
+    def test_a_count_from_zero_after_set_epoch(self):
+        loop = Loop()
+        loop.progress.set_epoch(7)
+        self.assertEqual(self._counted(loop, (0, 1)), [_epoch(7), _epoch(8)])
+
+    def test_a_later_state_begins_the_count_anew(self):
+        loop = Loop()
+        loop.progress.jump(Position(3, 2))
+        self._counted(loop, (0, 1))
+        loop.progress.jump(Position(9, 1))
+        self.assertEqual(self._counted(loop, (2, 3)), [_epoch(9, 1), _epoch(10)])

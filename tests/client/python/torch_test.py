@@ -4,54 +4,9 @@ training that is resumed."""
 import glob
 import json
 import os
-import socket
-import subprocess
-import threading
 
 import installed
-import wheel_python
-from case import Case
-
-_BEGIN = wheel_python.BEGIN + """
-import torch, millrace
-millrace.set_log_level("error")
-ENDPOINT, SPEC = sys.argv[1], open(sys.argv[2]).read()
-def loader(**named):
-    return millrace.Loader(ENDPOINT, **{"pipeline": SPEC, "batch_size": 50, **named})
-"""
-
-
-class TorchCase(Case):
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.found, cls.why = wheel_python.find(cls.work)
-        cls.spec = os.path.join(cls.work, "spec.textproto")
-        with open(cls.spec, "w", encoding="utf-8") as file:
-            file.write(installed.SPEC)
-
-    def setUp(self):
-        super().setUp()
-        self.failures_of_ranks = []
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-
-    def _run(self, code, *arguments, **variables):
-        if self.found is None:
-            self.skipTest(self.why)
-        environment = {**os.environ, **self.found.environment}
-        environment["PYTHONPATH"] = self.package.site + ":" + environment.get("PYTHONPATH", "")
-        for name in ("RANK", "WORLD_SIZE"):
-            environment.pop(name, None)
-        environment.update(variables)
-        result = subprocess.run(
-            [*self.found.command, _BEGIN + code, self.server.address, self.spec, *arguments],
-            env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            timeout=240)
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        return result.stdout
+from torch_case import TorchCase
 
 
 class Torch(TorchCase):
@@ -192,13 +147,7 @@ dist.destroy_process_group()
 """
         path = os.path.join(self.work, "ddp.")
         for world_size, stop in ((2, 20), (1, 39)):
-            threads = [threading.Thread(target=self._rank_of, args=(code, path, stop, rank, world_size))
-                       for rank in range(world_size)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        self.assertEqual(self.failures_of_ranks, [])
+            self._run_ranks(world_size, code, path, installed.numpy_folder(), str(stop))
         states = []
         for rank in range(2):
             with open(f"{path}state.20.{rank}", encoding="ascii") as text:
@@ -210,14 +159,6 @@ dist.destroy_process_group()
                 seen += json.load(text)
         self.assertEqual(len(seen), 2000)
         self.assertEqual(len(set(seen)), 2000)
-
-    def _rank_of(self, code, path, stop, rank, world_size):
-        try:
-            self._run(code, path, installed.numpy_folder(), str(stop), RANK=str(rank),
-                      WORLD_SIZE=str(world_size), MASTER_ADDR="127.0.0.1",
-                      MASTER_PORT=str(self.port + world_size))
-        except (AssertionError, subprocess.TimeoutExpired) as error:
-            self.failures_of_ranks.append(f"rank {rank} of {world_size}: {error}")
 
 
 class Example(TorchCase):

@@ -33,6 +33,14 @@ pipeline = millrace.Pipeline(
 millrace.Loader("data-1:7001", pipeline=pipeline, batch_size=5)
 notes: tuple[str, ...] = millrace.Pipeline.from_torchvision(print, local="batch", seed=7).notes
 given: millrace.Pipeline | None = loader.pipeline
+of_torch = millrace.DataLoader("data-1:7001", "photos", "imagenet_train", 256, dp_rank=0, dp_world=2)
+with of_torch.open():
+    of_torch.load_state_dict(of_torch.state_dict())
+    size: int = of_torch.batch_size
+
+
+class Trainer(millrace.TrainerMixin):
+    pass
 """
 _BAD = """
 import millrace
@@ -47,6 +55,8 @@ T.Grayscale(1)
 millrace.Pipeline([5])
 millrace.Pipeline(seed="1")
 millrace.Pipeline.from_albumentations(print, local="batch")
+millrace.DataLoader("data-1:7001", dp_rank="first")
+millrace.NoSuchName
 """
 
 
@@ -71,7 +81,7 @@ class Typing(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_a_program(self):
-        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 9)):
+        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 11)):
             path = os.path.join(self.work, name)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)

@@ -1,0 +1,223 @@
+"""`DataLoader`: a `Loader` that is a torch.utils.data.DataLoader, for frameworks that ask for one.
+
+Imports torch: `millrace.DataLoader` imports this module when a program uses the name first. Threads
+and fork: as `Loader`.
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any, Iterable, Iterator, Mapping
+
+import torch.utils.data  # type: ignore[import-not-found,unused-ignore]
+from millrace import _ranks, _refused
+from millrace._served import SequentialOrder, ServedDataset, ShuffledOrder, whole_batch
+from millrace.errors import ArgumentError, InvalidArgumentError
+from millrace.loader import BatchInfo, Loader
+
+
+class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-ignore]
+    """Batches of one rank from data servers, as a torch DataLoader: for plain loops, Lightning,
+    Accelerate and the Hugging Face Trainer.
+
+        loader = millrace.DataLoader("data-1:7001", "photos", "imagenet_train", batch_size=64)
+        for images, labels in loader:    # float32 [64, 3, 224, 224], int64 [64]
+            ...
+
+    Arguments, epochs, states and errors are those of `Loader`. Tensors are always torch's. Nothing is
+    asked of the servers before it is needed: `len()`, the first batch or `open()`.
+
+    Besides what a torch DataLoader has as attributes, it has the methods of `Loader`.
+
+    Args:
+      endpoint, dataset, pipeline, batch_size: as `Loader`. batch_size is that of a rank.
+      dp_rank, dp_world: as `rank` and `world_size` of `Loader`, under the names of data parallelism:
+        ranks that share a batch, as those of tensor or pipeline parallelism, have the same dp_rank.
+      device_mesh: the dimension of a torch DeviceMesh over which the data is split, mesh["dp"],
+        instead of dp_rank and dp_world.
+      others: as `Loader`, by name: shuffle, drop_last, pad_last, seed, output, names and so on.
+
+    Raises:
+      ArgumentError: an argument that does not exist or cannot be honoured, or a wrong type.
+      InvalidArgumentError: a value out of range.
+    """
+
+    # accelerate.Accelerator.prepare() returns the loader as it is, and does not shard the batches
+    # again or receive them on one rank only.
+    _is_accelerate_prepared = True
+    # accelerate.Accelerator.save_state() and load_state() contain the state of the loader.
+    use_stateful_dataloader = True
+
+    def __init__(self, endpoint: str | Iterable[str] = "",
+                 dataset: str | torch.utils.data.IterableDataset[Any] | None = None,
+                 pipeline: str | os.PathLike[str] | None = None, batch_size: int | None = None, *,
+                 dp_rank: int | None = None, dp_world: int | None = None, device_mesh: Any = None,
+                 **others: Any) -> None:
+        # A framework that makes a loader anew, as Lightning for predict(), hands over what it finds.
+        if others.get("collate_fn") is whole_batch:
+            del others["collate_fn"]
+        if isinstance(others.get("sampler"), (SequentialOrder, ShuffledOrder)):
+            del others["sampler"]
+        if isinstance(dataset, ServedDataset):
+            self._loader = _again(dataset, {"batch_size": batch_size, **others})
+        else:
+            rank, world_size = _ranks_of(others.pop("rank", None), others.pop("world_size", None),
+                                         dp_rank, dp_world, device_mesh)
+            tensor_type = others.pop("tensor_type", None)
+            if tensor_type not in (None, "torch"):
+                raise ArgumentError(
+                    f"tensor_type={tensor_type!r}: a torch DataLoader makes tensors of torch; leave "
+                    "it out, or use millrace.Loader")
+            self._loader = Loader(endpoint, dataset, pipeline, batch_size, rank=rank,
+                                  world_size=world_size, tensor_type="torch", **others)
+        served = ServedDataset(self._loader)
+        # Without batch_size, torch adds no sampler of its own. `batch_size` is a property here.
+        super().__init__(served, batch_size=None, collate_fn=whole_batch)
+        arguments = self._loader._arguments
+        order = SequentialOrder(served) if arguments["shuffle"] is False else ShuffledOrder(served)
+        # In the dict, past torch's __setattr__: Fabric copies it, and rebuilders look into it.
+        self.__dict__["sampler"] = order
+        for name in ("batch_size", "drop_last"):
+            if arguments[name] is not None:
+                self.__dict__[name] = arguments[name]
+
+    # ---- What torch's DataLoader has ---------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
+        """As `Loader`: the batches of one epoch, which begins with the first `next()`."""
+        served: ServedDataset = self.dataset
+        return served.batches()
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, the same on all ranks. Opens the loader."""
+        return len(self._loader)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a batch of this rank. Opens the loader when the pipeline says the size."""
+        return self._loader.batch_size
+
+    @batch_size.setter
+    def batch_size(self, value: Any) -> None:
+        """torch's __init__ sets it. Later, torch refuses it."""
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether the rest of an epoch is left out. Opens the loader when the pipeline says it."""
+        return self._loader.drop_last
+
+    @drop_last.setter
+    def drop_last(self, value: Any) -> None:
+        """torch's __init__ sets it. Later, torch refuses it."""
+
+    # ---- What Loader has ---------------------------------------------------------------------
+
+    def open(self) -> DataLoader:
+        """As `Loader.open`."""
+        self._loader.open()
+        return self
+
+    def close(self) -> None:
+        """As `Loader.close`."""
+        self._loader.close()
+
+    def __enter__(self) -> DataLoader:
+        self._loader.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def set_epoch(self, epoch: int) -> None:
+        """As `Loader.set_epoch`."""
+        self._loader.set_epoch(epoch)
+
+    def seek(self, epoch: int, step: int = 0) -> None:
+        """As `Loader.seek`."""
+        self._loader.seek(epoch, step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `Loader.state_dict`."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As `Loader.load_state_dict`."""
+        self._loader.load_state_dict(state)
+
+    @property
+    def rank(self) -> int:
+        """As `Loader.rank`."""
+        return self._loader.rank
+
+    @property
+    def world_size(self) -> int:
+        """As `Loader.world_size`."""
+        return self._loader.world_size
+
+    @property
+    def global_batch_size(self) -> int:
+        """As `Loader.global_batch_size`."""
+        return self._loader.global_batch_size
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """As `Loader.plan`."""
+        return self._loader.plan
+
+    @property
+    def last_batch(self) -> BatchInfo | None:
+        """As `Loader.last_batch`."""
+        return self._loader.last_batch
+
+    def stats(self) -> dict[str, Any]:
+        """As `Loader.stats`."""
+        return self._loader.stats()
+
+    def where_the_time_went(self) -> str:
+        """As `Loader.where_the_time_went`."""
+        return self._loader.where_the_time_went()
+
+    def replay(self, epoch: int, step: int) -> Any:
+        """As `Loader.replay`."""
+        return self._loader.replay(epoch, step)
+
+    def explain(self, epoch: int, step: int) -> dict[str, Any]:
+        """As `Loader.explain`."""
+        return self._loader.explain(epoch, step)
+
+    def __repr__(self) -> str:
+        return repr(self._loader).replace("millrace.Loader", "millrace.DataLoader", 1)
+
+
+def _ranks_of(rank: int | None, world_size: int | None, dp_rank: int | None, dp_world: int | None,
+              device_mesh: Any) -> tuple[int | None, int | None]:
+    """`rank` and `world_size` of Loader."""
+    if (dp_rank is None) != (dp_world is None):
+        raise InvalidArgumentError("dp_rank= and dp_world= belong together: give both or neither")
+    given = [name for name, value in (("rank=", rank if rank is not None else world_size),
+                                      ("dp_rank=", dp_rank), ("device_mesh=", device_mesh))
+             if value is not None]
+    if len(given) > 1:
+        raise InvalidArgumentError(
+            f"{' and '.join(given)} say the same, this process's part of each batch: give one of "
+            "them")
+    if device_mesh is not None:
+        return _ranks.of_mesh(device_mesh)
+    return (rank, world_size) if dp_rank is None else (dp_rank, dp_world)
+
+
+def _again(dataset: ServedDataset, others: Mapping[str, Any]) -> Loader:
+    """The loader of a DataLoader that is made anew over the dataset of another one."""
+    before = dataset._loader
+    of_torch = {}
+    for name, value in others.items():
+        if name not in before._arguments:
+            of_torch[name] = value
+        elif value is not None and value is not False and value != before._arguments[name]:
+            raise ArgumentError(
+                f"argument {name}={value!r}: a DataLoader over the dataset of another one has the "
+                "arguments of that one; give endpoint=, dataset= as a name, and all other arguments")
+    _refused.check(of_torch, before._arguments)
+    return before._at_the_same_place()
