@@ -6,6 +6,8 @@ import subprocess
 import tempfile
 import unittest
 
+_SCRIPTS = ["setup", "build", "build-wheel", "test", "quickstart", "articles", "bench-adapt",
+            "bench-fairness", "bench-link", "bench-peers", "bench-python", "bench-two-servers",
             "chaos", "check-translations", "fuzz", "package", "prove-one-process",
             "python-frameworks"]
 
