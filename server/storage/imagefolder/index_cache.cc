@@ -170,7 +170,7 @@ absl::StatusOr<FolderIndex> List(const std::string& folder,
   MR_LOG(INFO) << folder << ": listed " << CountText(index.files.size(), "file")
                << " in " << CountText(index.folders.size(), "folder") << " in "
                << absl::FormatDuration(
-                      absl::Trunc(took, absl::Milliseconds(1)));
+                      absl::Ceil(took, absl::Milliseconds(1)));
   return index;
 }
 

@@ -163,7 +163,7 @@ TEST_F(FolderScanTest, FoldersThatAreNoClassesAreRefused) {
   EXPECT_THAT(Refusal(), HasSubstr("contains no folders"));
   tree_.AddAll({"1.jpg"});
   EXPECT_THAT(Refusal(), HasSubstr("contains no folders, but 1 image"));
-  tree_.Add(
+  tree_.AddAll(
       {"train/cat/1.jpg", "train/dog/1.jpg", "val/cat/1.jpg", "val/dog/1.jpg"});
   EXPECT_THAT(Refusal(), HasSubstr("parts of a dataset"));
 }
