@@ -36,7 +36,8 @@ loader = millrace.DataLoader(endpoint, dataset or None, pipeline, global_batch_s
                              shuffle=True, drop_last=True)
 callbacks = []
 if batches > 0:
-    callbacks.append(ModelCheckpoint(folder, every_n_train_steps=batches, save_last=True))
+    callbacks.append(ModelCheckpoint(folder, every_n_train_steps=batches, save_last=True,
+                                     enable_version_counter=False))
 trainer = lightning.Trainer(max_epochs=2, max_steps=batches, callbacks=callbacks, accelerator="cpu",
                             devices=int(os.environ.get("LOCAL_WORLD_SIZE", 1)), logger=False,
                             enable_checkpointing=batches > 0, enable_progress_bar=False)
