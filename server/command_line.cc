@@ -123,6 +123,7 @@ struct Values {
   std::string listen;
   std::string local_socket;
   std::string cache_dir;
+  std::string lease_socket;
   uint64_t memory_budget_bytes = 0;
   bool refuse_synthetic = false;
   bool synthetic_only = false;
@@ -232,6 +233,22 @@ void AddNetworkFlags(Values* to, program::FlagSet& flags) {
       .Default("10s");
 }
 
+void AddLeaseFlags(Values* to, program::FlagSet& flags) {
+  ServerConfig* const config = &to->line.flags;
+  flags.Group("Leases");
+  flags.Add("lease_socket", &to->lease_socket, "PATH",
+            "Unix socket where programs of this user take leases and name the "
+            "datasets to serve; the server starts without a dataset, listens "
+            "on 127.0.0.1 and ends after the last lease. The client for Python "
+            "starts such servers (docs/operations.md)");
+  flags
+      .Add("lease_timeout", Millis(config, &ServerConfig::set_lease_timeout_ms),
+           "TIME",
+           "Time without a lease after which the server ends, and after which "
+           "it closes a dataset that no lease holds")
+      .Default("10s");
+}
+
 void AddResourceFlags(Values* to, program::FlagSet& flags) {
   ServerConfig* const config = &to->line.flags;
   flags.Group("Threads and memory");
@@ -264,7 +281,9 @@ void AddResourceFlags(Values* to, program::FlagSet& flags) {
            "SIZE",
            "Memory for batches, decoding and caches, for example 2GiB; minimum "
            "16MiB")
-      .Default("half of the memory that the process may use");
+      .Default(
+          "half of the memory that the process may use; with --lease_socket a "
+          "quarter");
 }
 
 void AddConfigFlags(Values* to, program::FlagSet& flags) {
@@ -314,6 +333,7 @@ program::FlagSet::Options Program() {
 void AddFlags(Values* to, program::FlagSet& flags) {
   AddDatasetFlags(to, flags);
   AddNetworkFlags(to, flags);
+  AddLeaseFlags(to, flags);
   AddResourceFlags(to, flags);
   AddConfigFlags(to, flags);
 }
@@ -336,6 +356,7 @@ absl::StatusOr<ServerCommandLine> ParseCommandLine(
   line.flags.set_listen(values.listen);
   line.flags.set_local_socket(values.local_socket);
   line.flags.set_cache_dir(values.cache_dir);
+  line.flags.set_lease_socket(values.lease_socket);
   line.flags.set_memory_budget_bytes(values.memory_budget_bytes);
   line.flags.set_refuse_synthetic(values.refuse_synthetic);
   line.flags.set_synthetic_only(values.synthetic_only);

@@ -29,6 +29,11 @@ namespace {
 using google::protobuf::TextFormat;
 
 constexpr char kDefaultListen[] = "0.0.0.0:7001";
+// Of a server with leases: only this machine's programs use it.
+constexpr char kDefaultLeaseListen[] = "127.0.0.1:0";
+// Parquet datasets of a server with leases that can be open at the same time:
+// each has this part of the cache of row groups. A choice.
+constexpr uint64_t kLeasedParquetDatasets = 4;
 constexpr uint32_t kMaxThreads = 4096;
 constexpr uint32_t kDefaultReadThreads = 32;
 constexpr uint32_t kMaxReadThreads = 1024;
@@ -67,6 +72,8 @@ constexpr Timeout kTimeouts[] = {
     {"request_timeout_ms", &ServerConfig::has_request_timeout_ms,
      &ServerConfig::request_timeout_ms, 30'000,
      &ServerSettings::request_timeout},
+    {"lease_timeout_ms", &ServerConfig::has_lease_timeout_ms,
+     &ServerConfig::lease_timeout_ms, 10'000, &ServerSettings::lease_timeout},
 };
 
 // Of a message, which may quote a value of any length and bytes.
@@ -184,6 +191,19 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
         config.max_connections_per_peer(), ", above max_connections, which is ",
         config.max_connections(), ": lower the first or raise the second");
   }
+  const std::string& lease = config.lease_socket();
+  if (!lease.empty() &&
+      (lease.size() < 2 || (lease[0] != '/' && lease[0] != '@') ||
+       lease.size() > kMaxSocketPath)) {
+    bad("lease_socket", -1, "lease_socket is `", lease,
+        "`; write an absolute path or @NAME of at most ", kMaxSocketPath,
+        " bytes");
+  }
+  if (lease.empty() && config.has_lease_timeout_ms()) {
+    bad("lease_timeout_ms", -1,
+        "lease_timeout_ms has no effect without lease_socket: set "
+        "--lease_socket, or remove --lease_timeout");
+  }
   const std::string& local = config.local_socket();
   if (!local.empty() && local != "off" &&
       (local.size() < 2 || (local[0] != '/' && local[0] != '@') ||
@@ -277,15 +297,24 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
         "synthetic_only and refuse_synthetic leave nothing to serve: remove "
         "one of them (--synthetic_only, --refuse_synthetic)");
   }
-  if (config.datasets_size() == 0 && !config.synthetic_only()) {
+  const bool leases = !config.lease_socket().empty();
+  if (leases && (config.datasets_size() > 0 || config.synthetic_only())) {
+    return absl::InvalidArgumentError(
+        "with lease_socket, programs name the datasets: remove the datasets "
+        "and synthetic_only (--dataset, --synthetic_only), or lease_socket");
+  }
+  if (config.datasets_size() == 0 && !config.synthetic_only() && !leases) {
     return absl::InvalidArgumentError(
         "no dataset to serve; name one with --dataset=NAME=lmdb:PATH, "
         "--dataset=NAME=parquet:PATH or --dataset=NAME=imagefolder:PATH, or in "
         "the file of --config");
   }
   ServerSettings settings;
-  settings.listen = config.listen().empty() ? kDefaultListen : config.listen();
-  uint64_t parquet = 0;
+  settings.listen = !config.listen().empty() ? config.listen()
+                    : leases                 ? kDefaultLeaseListen
+                                             : kDefaultListen;
+  settings.lease_socket = config.lease_socket();
+  uint64_t parquet = leases ? kLeasedParquetDatasets : 0;
   for (const DatasetConfig& dataset : config.datasets()) {
     settings.datasets.push_back({dataset.name(), dataset.uri(),
                                  dataset.has_weight() ? dataset.weight() : 1});
@@ -317,6 +346,15 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
                               : kDefaultReadThreads;
   settings.memory_budget_bytes = config.memory_budget_bytes();
   settings.memory_reason = "as configured";
+  if (settings.memory_budget_bytes == 0 && leases) {
+    // The program of the user needs the machine, too.
+    const uint64_t quarter = machine.memory_bytes / 4;
+    settings.memory_budget_bytes = std::max(
+        quarter - std::min(quarter, kOutsideBudgetBytes), kMinBudgetBytes);
+    settings.memory_reason =
+        absl::StrCat("a quarter of the ", FormatByteSize(machine.memory_bytes),
+                     " that this process may use, less the program itself");
+  }
   if (settings.memory_budget_bytes == 0) {
     settings.memory_budget_bytes = machine.memory_bytes / 2;
     settings.memory_reason =
@@ -486,10 +524,16 @@ std::string DescribeSettings(const ServerSettings& settings,
            ? "for clients on this machine, which receive batches in shared "
              "memory; abstract: a unique name in the abstract namespace"
            : "clients on this machine receive batches over the network");
+  if (!settings.lease_socket.empty()) {
+    line("lease socket", settings.lease_socket,
+         "where programs of this user name the datasets to serve");
+    line("lease timeout", absl::FormatDuration(settings.lease_timeout),
+         "time without a lease after which the server ends");
+  }
   line("synthetic data",
-       settings.refuse_synthetic   ? "refused"
-       : settings.datasets.empty() ? "alone"
-                                   : "served",
+       settings.refuse_synthetic                                    ? "refused"
+       : settings.datasets.empty() && settings.lease_socket.empty() ? "alone"
+                                                                    : "served",
        "for requests that need no dataset, such as millrace bench --synthetic");
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
     line("weight", absl::StrCat(dataset.weight),

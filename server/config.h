@@ -72,6 +72,9 @@ struct ServerSettings {
   uint64_t max_connections_per_peer = 0;
   // RpcServer::Options::local_socket.
   std::optional<std::string> local_socket;
+  // Where programs take leases; empty: the datasets above are served.
+  std::string lease_socket;
+  absl::Duration lease_timeout;
   // Where `threads` and the budget come from, for people.
   std::string threads_reason;
   std::string memory_reason;
@@ -85,8 +88,8 @@ absl::StatusOr<ServerConfig> ReadServerConfig(const std::string& path);
 absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text,
                                                const std::string& filename);
 
-// InvalidArgument, naming the field: no dataset, a name given twice, a number
-// that is absurd on this machine.
+// InvalidArgument, naming the field: no dataset and no lease_socket, a name
+// given twice, a number that is absurd on this machine.
 absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
                                                    const Machine& machine);
 

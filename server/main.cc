@@ -1,5 +1,7 @@
 // millrace-server: parses flags, reads the configuration, opens the datasets,
-// starts the engine and gRPC, and waits for a signal.
+// starts the engine and gRPC, and waits for a signal. With --lease_socket, the
+// programs that hold leases name the datasets, and the server also ends after
+// the last lease.
 
 #include <unistd.h>
 
@@ -41,6 +43,7 @@
 #include "server/config.h"
 #include "server/data_tool/dataset_files.h"
 #include "server/file_limit.h"
+#include "server/lease/lease_server.h"
 #include "server/memory_report.h"
 #include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
@@ -56,6 +59,10 @@ namespace {
 // A dataset whose footers, or whose list of files, take more than this part of
 // the budget cause a warning.
 constexpr uint64_t kLargeFootersShare = 8;
+// The part of the budget for footers of the datasets that leases add. A choice.
+constexpr uint64_t kLeasedFootersShare = 8;
+// Max time that the end of the server waits for datasets that are being opened.
+constexpr absl::Duration kOpeningGrace = absl::Seconds(1);
 
 // A configuration error may have several lines. Other messages may contain text
 // from files of the datasets.
@@ -117,23 +124,34 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset,
 
 // `caches` and `footers`: the parts of the budget for decoded row groups and
 // for footers of Parquet files. `engine`: the options of the server's engine.
-absl::StatusOr<pipeline::DatasetCatalog> OpenDatasets(
+// All must outlive the sources.
+storage::OpenSourceOptions SourceOptions(
     const ServerSettings& settings, const operators::Operators& operators,
     const pipeline::Engine::Options& engine, ByteBudget* caches,
     ByteBudget* footers) {
-  pipeline::DatasetCatalog catalog;
-  const storage::OpenSourceOptions options = {
+  return {
       .cache_budget = caches,
       .cache_bytes = settings.row_group_cache_bytes_each,
       .cache_advice =
           [&settings](uint64_t bytes) { return CacheAdvice(settings, bytes); },
       .metadata_budget = footers,
       .metadata_advice =
-          [&](uint64_t bytes) {
-            return FooterAdvice(settings, engine, footers->used() + bytes);
+          [&settings, &engine, footers](uint64_t bytes) {
+            const uint64_t all = footers->used() + bytes;
+            if (settings.lease_socket.empty()) {
+              return FooterAdvice(settings, engine, all);
+            }
+            return absl::StrCat("give the server --memory_budget=",
+                                (all * kLeasedFootersShare >> 20) + 1,
+                                "MiB or more");
           },
       .cache_dir = settings.cache_dir,
       .operators = &operators};
+}
+
+absl::StatusOr<pipeline::DatasetCatalog> OpenDatasets(
+    const ServerSettings& settings, const storage::OpenSourceOptions& options) {
+  pipeline::DatasetCatalog catalog;
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
     absl::StatusOr<std::unique_ptr<storage::RecordSource>> source =
         storage::OpenRecordSource(dataset.uri, options);
@@ -230,6 +248,56 @@ std::string DescribeThreads(const pipeline::Engine::Stats& stats) {
                       up_to(stats.read_threads, stats.max_read_threads));
 }
 
+// `sources` and `engine` must outlive the result.
+absl::StatusOr<std::unique_ptr<lease::LeaseServer>> StartLeases(
+    const ServerSettings& settings, std::string address,
+    const storage::OpenSourceOptions& sources, pipeline::Engine& engine) {
+  return lease::LeaseServer::Start(
+      {.socket = settings.lease_socket,
+       .address = std::move(address),
+       .datasets = {.open = [&sources](const std::string& uri, bool to_look)
+                        -> absl::StatusOr<lease::LeasedDatasets::Source> {
+                      storage::OpenSourceOptions options = sources;
+                      if (to_look) options.cache_budget = nullptr;
+                      MR_ASSIGN_OR_RETURN(
+                          std::unique_ptr<storage::RecordSource> source,
+                          storage::OpenRecordSource(uri, options));
+                      return lease::LeasedDatasets::Source(std::move(source));
+                    },
+                    .add =
+                        [&engine](const std::string& name,
+                                  lease::LeasedDatasets::Source source) {
+                          return engine.AddDataset(name, std::move(source));
+                        },
+                    .remove =
+                        [&engine](const std::string& name) {
+                          engine.RemoveDataset(name);
+                        },
+                    .keep_unused = settings.lease_timeout},
+       .linger = settings.lease_timeout});
+}
+
+// Serves until a signal or, with leases (null: none), until the last one ends.
+void AwaitEnd(const ServerSettings& settings, program::StopSignals& signals,
+              lease::LeaseServer* leases) {
+  bool unused = false;
+  int signal_number = 0;
+  if (leases == nullptr) {
+    signal_number = signals.Await();
+  } else {
+    signals.OnSignal([leases] { leases->Stop(); });
+    unused = leases->Run();
+    signals.OnSignal(nullptr);
+    signal_number = program::StopSignals::signal();
+  }
+  const std::string why =
+      unused ? absl::StrCat("no program has held a lease for ",
+                            absl::FormatDuration(settings.lease_timeout))
+             : absl::StrCat("signal ", signal_number);
+  MR_LOG(INFO) << why << ": the server stops; calls in flight must finish "
+               << "within " << settings.shutdown_grace;
+}
+
 // Ends the process at once, because nothing in a process that does not answer
 // can be relied upon to end. Clients use other servers, and this one after its
 // supervisor has restarted it.
@@ -257,7 +325,9 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   MR_CHECK(budget.TryReserve(caches.capacity(), &share));
   // Footers larger than the rest of the budget are refused before they are
   // parsed.
-  ByteBudget footers(budget.capacity() - caches.capacity());
+  const bool has_leases = !settings.lease_socket.empty();
+  ByteBudget footers(has_leases ? budget.capacity() / kLeasedFootersShare
+                                : budget.capacity() - caches.capacity());
   MR_ASSIGN_OR_RETURN(
       const std::shared_ptr<const operators::Operators> operators,
       UsageError(operators::Operators::Load(settings.operators)));
@@ -271,10 +341,13 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
       .admission_timeout = settings.admission_timeout,
       .dataset_weights = WeightsOf(settings),
       .operators = operators.get(),
-      .refuse_synthetic = settings.refuse_synthetic};
-  MR_ASSIGN_OR_RETURN(
-      pipeline::DatasetCatalog catalog,
-      OpenDatasets(settings, *operators, options, &caches, &footers));
+      .refuse_synthetic = settings.refuse_synthetic,
+      .datasets_change = has_leases,
+      .added_metadata_bytes = has_leases ? footers.capacity() : 0};
+  const storage::OpenSourceOptions sources =
+      SourceOptions(settings, *operators, options, &caches, &footers);
+  MR_ASSIGN_OR_RETURN(pipeline::DatasetCatalog catalog,
+                      OpenDatasets(settings, sources));
   const std::string datasets = DescribeDatasets(catalog);
   const std::string loaded = DescribeOperators(*operators);
   MR_ASSIGN_OR_RETURN(const pipeline::MemoryNeeds needs,
@@ -320,6 +393,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
            .shutdown_grace = settings.shutdown_grace,
            .max_connections = settings.max_connections,
            .max_connections_per_peer = settings.max_connections_per_peer,
+           .only_own_user = has_leases,
            .on_unreachable = &EndUnreachable,
            .content_revision = plan::kContentRevision,
            .local_socket = settings.local_socket}));
@@ -340,6 +414,11 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                  << "): " << CountText(info.samples(), "sample")
                  << ", fingerprint " << info.fingerprint();
   }
+  std::unique_ptr<lease::LeaseServer> leases;  // null: there are none
+  if (has_leases) {
+    MR_ASSIGN_OR_RETURN(
+        leases, StartLeases(settings, server->address(), sources, *engine));
+  }
   // A process that reads the port may stop the server, so signals must already
   // lead to a graceful end.
   signals.Hold();
@@ -349,11 +428,13 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
     MR_LOG(WARNING) << printed.message() << "; the server continues";
   }
 
-  const int signal_number = signals.Await();
-  MR_LOG(INFO) << "signal " << signal_number
-               << ": the server stops; calls in flight must finish within "
-               << settings.shutdown_grace;
+  AwaitEnd(settings, signals, leases.get());
   server->Shutdown();
+  if (leases != nullptr && !leases->AwaitOpening(kOpeningGrace)) {
+    MR_LOG(WARNING) << "a dataset is still being opened; the server ends all "
+                       "the same";
+    _exit(program::kExitOk);
+  }
   MR_LOG(INFO) << "stopped";
   return absl::OkStatus();
 }

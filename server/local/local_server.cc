@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,7 +85,7 @@ LocalServer::LocalServer(const Options& options, SameHostOffer offer,
       offer_(std::move(offer)),
       check_user_(offer_.socket()[0] == '@'),
       listener_(std::move(listener)),
-      socket_file_(FindSocketFile()),
+      socket_file_(FindSocketFile(offer_.socket())),
       wake_(std::move(wake)),
       limits_(std::make_shared<SharedMemoryLimits>(
           options.budget, options.batch_budget_bytes)) {}
@@ -104,21 +103,9 @@ void LocalServer::Stop() {
   // read, so poll() returns at once from now on.
   static_cast<void>(!write(wake_.get(), &one, sizeof(one)));
   thread_.Join();
-  // Another process may have removed our socket file, and another server may
-  // have created its own there. The inode number belongs to our file while we
-  // listen on it, so an equal number means our file.
-  if (socket_file_.has_value() && FindSocketFile() == socket_file_) {
-    unlink(offer_.socket().c_str());
+  if (socket_file_.has_value()) {
+    RemoveSocketFile(offer_.socket(), *socket_file_);
   }
-}
-
-std::optional<LocalServer::SocketFile> LocalServer::FindSocketFile() const {
-  struct stat status = {};
-  if (offer_.socket()[0] == '@' ||
-      lstat(offer_.socket().c_str(), &status) != 0) {
-    return std::nullopt;
-  }
-  return SocketFile{status.st_dev, status.st_ino};
 }
 
 std::shared_ptr<batch::PayloadMemory> LocalServer::BeginCall(

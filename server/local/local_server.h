@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "common/byte_budget.h"
 #include "common/mutex.h"
+#include "common/socket_file.h"
 #include "common/thread.h"
 #include "common/unique_fd.h"
 #include "proto/data_service.pb.h"
@@ -94,16 +95,8 @@ class LocalServer {
     int fd() const { return link != nullptr ? link->socket() : socket.get(); }
   };
 
-  // The file of a socket that has a path.
-  struct SocketFile {
-    dev_t device = 0;
-    ino_t inode = 0;
-    bool operator==(const SocketFile&) const = default;
-  };
-
   LocalServer(const Options& options, SameHostOffer offer, UniqueFd listener,
               UniqueFd wake);
-  std::optional<SocketFile> FindSocketFile() const;
   // Everything down to EndLink() runs on the thread.
   void Loop();
   void Accept();

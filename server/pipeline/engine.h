@@ -42,8 +42,7 @@ namespace millrace::pipeline {
 
 struct Sharer;
 
-// Datasets by the name they are registered under. Immutable while the engine
-// lives.
+// Datasets by the name they are registered under.
 using DatasetCatalog =
     std::map<std::string, std::shared_ptr<const storage::RecordSource>>;
 
@@ -166,6 +165,11 @@ class Engine {
     std::string decoder_digest;
     // Answer specs with a synthetic source with FailedPrecondition.
     bool refuse_synthetic = false;
+    // AddDataset() is used. The memory for threads is then that of datasets
+    // with images which are read from files, whatever the catalogue has, and
+    // `added_metadata_bytes` are set aside for footers of files that are added.
+    bool datasets_change = false;
+    uint64_t added_metadata_bytes = 0;
 
     absl::Status Validate() const;
   };
@@ -231,7 +235,26 @@ class Engine {
   // Waits for the workers; every run must be done or cancelled.
   virtual ~Engine() = default;
 
-  virtual const DatasetCatalog& catalog() const = 0;
+  // The datasets of this moment.
+  virtual DatasetCatalog catalog() const = 0;
+
+  // Serves a dataset from now on, under this name, or in the place of the
+  // dataset that has the name. Pipelines of the old dataset are not used again;
+  // runs in progress finish on it. Its files are closed when the last of them
+  // ends. InvalidArgument: no name. FailedPrecondition: without
+  // Options::datasets_change; or the samples need more memory than was set
+  // aside.
+  virtual absl::Status AddDataset(
+      const std::string& name,
+      std::shared_ptr<const storage::RecordSource> source) {
+    static_cast<void>(name);
+    static_cast<void>(source);
+    return absl::FailedPreconditionError("the datasets of this engine are set");
+  }
+  // The reverse, for datasets that were added. No effect on others.
+  virtual void RemoveDataset(const std::string& name) {
+    static_cast<void>(name);
+  }
 
   // Resolves and checks `spec` and builds its pipeline, or finds it built.
   // InvalidArgument, NotFound (dataset, preset, field), Unimplemented,

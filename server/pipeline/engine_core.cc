@@ -20,6 +20,7 @@
 #include "server/decode/limits.h"
 #include "server/pipeline/built_pipeline/pipeline_bytes.h"
 #include "server/pipeline/built_pipeline/pipeline_cache.h"
+#include "server/pipeline/dataset_table.h"
 #include "server/pipeline/row/worker_state.h"
 #include "server/pipeline/stage/loaded_operator_catalog.h"
 #include "server/pipeline/step_run.h"
@@ -115,13 +116,12 @@ bool HasSyntheticSource(const PipelineSpec& spec) {
 // outlive the engine: they share the buffer pool, and the budget outlives them.
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(const Options& options, DatasetCatalog catalog,
-             std::map<std::string, DatasetInfo> infos,
+  EngineImpl(const Options& options, const DatasetCatalog& catalog,
              ImageStageFactory make_stage, const MemoryUse& use,
              BatchMemoryLimit limit, ByteBudget::Reservation held,
              EngineTuning tuning)
-      : catalog_(std::move(catalog)),
-        infos_(std::move(infos)),
+      : datasets_(catalog),
+        datasets_change_(options.datasets_change),
         budget_(options.budget),
         make_stage_(std::move(make_stage)),
         limit_(std::move(limit)),
@@ -135,7 +135,6 @@ class EngineImpl final : public Engine {
         cache_(options.max_cached_pipelines,
                std::max(use.pipelines, kMinPipelineBytes)),
         workers_(use.threads + use.more_threads) {
-    for (const auto& [name, info] : infos_) info_by_name_[name] = &info;
     pool_ = std::make_shared<batch::BufferPool>(use.recycled, options.budget);
     // The budget outlives the engine, so it holds a weak pointer to the pool.
     // After the end of the pool there is nothing to reclaim.
@@ -208,31 +207,58 @@ class EngineImpl final : public Engine {
     scheduler_->Stop();
   }
 
-  const DatasetCatalog& catalog() const override { return catalog_; }
+  DatasetCatalog catalog() const override { return datasets_.Now()->catalog(); }
+
+  absl::Status AddDataset(
+      const std::string& name,
+      std::shared_ptr<const storage::RecordSource> source) override {
+    if (!datasets_change_) {
+      return absl::FailedPreconditionError(
+          "the datasets of this engine do not change");
+    }
+    if (name.empty() || source == nullptr) {
+      return absl::InvalidArgumentError("a dataset has no name or no source");
+    }
+    MR_ASSIGN_OR_RETURN(const uint64_t scratch,
+                        ScratchBytes(source->info(), make_stage_));
+    if (scratch > limit_.scratch) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "a thread needs ", FormatByteSize(scratch), " for the samples of ",
+          name, " and has ", FormatByteSize(limit_.scratch)));
+    }
+    datasets_.Set(name, std::move(source));
+    DropPipelinesOf(name);
+    return absl::OkStatus();
+  }
+
+  void RemoveDataset(const std::string& name) override {
+    if (datasets_.Remove(name)) DropPipelinesOf(name);
+  }
 
   std::string decoder_digest() const override { return decoder_digest_; }
 
   absl::StatusOr<std::shared_ptr<const Pipeline>> Open(
       const PipelineSpec& spec) override {
     MR_RETURN_IF_ERROR(CheckSpecSize(spec));
-    const std::string asked = spec.SerializeAsString();
+    const std::shared_ptr<const DatasetTable::Snapshot> now = datasets_.Now();
+    const std::string asked = now->KeyOf(spec);
     if (auto found = cache_.Find(asked)) return Served(std::move(found));
     std::shared_ptr<const storage::RecordSource>
         synthetic;  // null: the spec has none
-    plan::DatasetInfos infos = info_by_name_;
+    plan::DatasetInfos infos = now->infos();
     if (HasSyntheticSource(spec)) {
       MR_ASSIGN_OR_RETURN(synthetic, MakeSynthetic(spec));
       infos = {{"", &synthetic->info()}};  // such a source has no name
     }
     MR_ASSIGN_OR_RETURN(const PipelineSpec resolved,
                         plan::ResolveSpec(spec, infos, operators_.get()));
-    const std::string key = resolved.SerializeAsString();
+    const std::string key = now->KeyOf(resolved);
     // The resolved spec must fit, too: the client sends it with every call.
-    if (key.size() > kMaxSpecBytes) {
+    if (const size_t bytes = resolved.ByteSizeLong(); bytes > kMaxSpecBytes) {
       return WithErrorDetail(
           absl::InvalidArgumentError(absl::StrCat(
               "the pipeline spec takes ", FormatByteSize(spec.ByteSizeLong()),
-              ", or ", FormatExactByteSize(key.size()),
+              ", or ", FormatExactByteSize(bytes),
               " with all defaults written out; the maximum is ",
               FormatByteSize(kMaxSpecBytes))),
           MakeErrorDetail("plan"));
@@ -251,7 +277,7 @@ class EngineImpl final : public Engine {
         if (source.has_synthetic()) {
           datasets.push_back({&synthetic->info(), synthetic});
         } else {
-          datasets.push_back({&infos_.at(name), catalog_.at(name)});
+          datasets.push_back({infos.at(name), now->catalog().at(name)});
         }
       }
       auto built = BuiltPipeline::Build(resolved, std::move(datasets), limit_,
@@ -279,7 +305,7 @@ class EngineImpl final : public Engine {
       opened(std::move(checked));
       return;
     }
-    if (auto found = cache_.Find(spec.SerializeAsString())) {
+    if (auto found = cache_.Find(datasets_.Now()->KeyOf(spec))) {
       opened(Served(std::move(found)));
       return;
     }
@@ -435,10 +461,23 @@ class EngineImpl final : public Engine {
       used += scheduler_->threads() * limit_.scratch;
     }
     uint64_t unused = held_.bytes() - std::min(used, held_.bytes());
-    for (const auto& [name, source] : catalog_) {
+    for (const auto& [name, source] : catalog()) {
       unused += source->unused_bytes();
     }
     return unused;
+  }
+
+  // Frees the files of a dataset that is not served any more, as soon as no run
+  // reads them. A thread that builds from an earlier snapshot may still add a
+  // pipeline to the cache; no request finds that one (KeyOf), and newer ones
+  // push it out.
+  void DropPipelinesOf(const std::string& name) {
+    cache_.DropIf([&name](const BuiltPipeline& pipeline) {
+      for (int i = 0; i < pipeline.sources(); ++i) {
+        if (pipeline.info(i).name() == name) return true;
+      }
+      return false;
+    });
   }
 
   // Checked first, because a larger budget would not help.
@@ -519,9 +558,10 @@ class EngineImpl final : public Engine {
         WithErrorDetail(plan::CheckSpec(spec), MakeErrorDetail("plan")));
     PipelineSpec first = spec;
     first.mutable_sources()->DeleteSubrange(1, spec.sources_size() - 1);
+    const std::shared_ptr<const DatasetTable::Snapshot> now = datasets_.Now();
     MR_ASSIGN_OR_RETURN(
         PipelineSpec resolved,
-        plan::ResolveSpec(first, info_by_name_, operators_.get()));
+        plan::ResolveSpec(first, now->infos(), operators_.get()));
     resolved.set_concatenate(spec.concatenate());
     if (spec.concatenate()) resolved.mutable_sources(0)->clear_weight();
     for (int i = 1; i < spec.sources_size(); ++i) {
@@ -529,8 +569,8 @@ class EngineImpl final : public Engine {
       source = spec.sources(i);
       if (!spec.concatenate()) source.set_weight(1);  // as long as any weight
       if (source.has_subset()) source.mutable_subset()->set_to(1);
-      const auto info = info_by_name_.find(source.dataset());
-      if (info != info_by_name_.end() && info->second->has_reader()) {
+      const auto info = now->infos().find(source.dataset());
+      if (info != now->infos().end() && info->second->has_reader()) {
         *source.mutable_reader() = info->second->reader();
       }
     }
@@ -607,10 +647,10 @@ class EngineImpl final : public Engine {
     return absl::OkStatus();
   }
 
+  // Self-synchronised. Before all that may hold a source.
+  DatasetTable datasets_;
   // Constant.
-  const DatasetCatalog catalog_;
-  const std::map<std::string, DatasetInfo> infos_;
-  plan::DatasetInfos info_by_name_;
+  const bool datasets_change_;
   ByteBudget* const budget_;
   const ImageStageFactory make_stage_;
   const BatchMemoryLimit limit_;
@@ -697,6 +737,16 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
     needs.read_threads =
         std::max(options.read_threads, Engine::kMaxAdaptiveReadThreads);
   }
+  if (options.datasets_change) {
+    DatasetInfo with_images;
+    Field& image = *with_images.mutable_schema()->add_fields();
+    image.set_name("x");
+    image.set_kind(FIELD_KIND_ENCODED_IMAGE);
+    MR_ASSIGN_OR_RETURN(needs.scratch_each,
+                        ScratchBytes(with_images, make_stage));
+    needs.reads_wait = true;
+    needs.file_metadata = options.added_metadata_bytes;
+  }
   for (const auto& [name, source] : catalog) {
     if (name.empty() || source == nullptr) {
       return absl::InvalidArgumentError("a dataset has no name or no source");
@@ -716,12 +766,6 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(const MemoryNeeds needs,
                       NeedsOf(options, catalog, make_stage));
-  std::map<std::string, DatasetInfo> infos;
-  for (const auto& [name, source] : catalog) {
-    DatasetInfo info = source->info();
-    info.set_name(name);
-    infos.emplace(name, std::move(info));
-  }
   const MemoryUse use = PlanMemory(needs, options.budget->capacity(),
                                    options.budget_held_elsewhere_bytes);
   if (use.batches == 0) {
@@ -757,9 +801,9 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
         " in use before the engine starts, which needs ",
         FormatByteSize(use.held()), " for its threads: raise --memory_budget"));
   }
-  return std::make_unique<EngineImpl>(
-      options, std::move(catalog), std::move(infos), std::move(make_stage), use,
-      std::move(limit), std::move(held), std::move(tuning));
+  return std::make_unique<EngineImpl>(options, catalog, std::move(make_stage),
+                                      use, std::move(limit), std::move(held),
+                                      std::move(tuning));
 }
 
 }  // namespace millrace::pipeline

@@ -194,11 +194,13 @@ void ConnectionAcceptor::Take(int listener, UniqueFd connection,
                               const sockaddr_storage& from) {
   const PeerName peer = NameOf(from);
   std::string why;
+  if (options_.refusal != nullptr) why = options_.refusal(connection.get());
   {
     MutexLock lock(mu_);
     if (!let_in_.empty() && let_in_ == peer.Text()) {
       let_in_.clear();
-    } else {
+      why.clear();
+    } else if (why.empty()) {
       why = open_.Refusal(peer.host, std::chrono::steady_clock::now());
     }
     if (why.empty()) open_.Add(connection.get(), peer.host, peer.port);

@@ -39,7 +39,10 @@ class ConnectionAcceptor {
     ConnectionLimits limits;  // both above 0
     // Gets every connection that is accepted, non-blocking.
     std::function<void(int listener, UniqueFd connection)> take;
-    // Counts every connection that was closed because of a limit.
+    // Returns why a connection is not served, for the log; "": it is. Null: all
+    // are. Ignored for the connection of LetIn().
+    std::function<std::string(int connection)> refusal;
+    // Counts every connection that was closed because of a limit or a refusal.
     std::atomic<uint64_t>* refused = nullptr;
   };
 

@@ -398,7 +398,7 @@ absl::Status DataServiceImpl::CheckRoomForStream() const {
 absl::Status DataServiceImpl::Describe(
     const DescribeDatasetRequest& request,
     DescribeDatasetResponse* response) const {
-  const pipeline::DatasetCatalog& catalog = environment_.engine->catalog();
+  const pipeline::DatasetCatalog catalog = environment_.engine->catalog();
   const auto it = catalog.find(request.dataset());
   if (it == catalog.end()) {
     return absl::NotFoundError(absl::StrCat(

@@ -3,6 +3,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -30,6 +31,7 @@
 #include "server/rpc/listen_sockets.h"
 #include "server/rpc/memory_return.h"
 #include "server/rpc/open_connections.h"
+#include "server/rpc/peer_user.h"
 #include "server/rpc/request_counts.h"
 #include "server/rpc/server_probe.h"
 #include "server/rpc/stalled_requests.h"
@@ -55,6 +57,15 @@ constexpr int kMaxCallsPerConnection = 1024;
 constexpr int kLooksPerTimeout = 6;
 constexpr absl::Duration kMinLookInterval = absl::Seconds(1);
 constexpr absl::Duration kMaxLookInterval = absl::Seconds(5);
+
+// Why only_own_user refuses the connection; "": it does not.
+std::string RefusalOfOtherUser(int connection) {
+  const absl::StatusOr<uid_t> user = TcpPeerUser(connection);
+  if (!user.ok()) return std::string(user.status().message());
+  if (*user == geteuid()) return "";
+  return absl::StrCat("it is of user ", *user, ", and this server serves user ",
+                      geteuid(), " alone");
+}
 
 class RpcServerImpl final : public RpcServer {
  public:
@@ -235,6 +246,7 @@ class RpcServerImpl final : public RpcServer {
       MR_LOG(WARNING) << warning;
     }
     options.refused = &counters_->refused_connections;
+    if (options_.only_own_user) options.refusal = &RefusalOfOtherUser;
     options.take = [this](int listener, UniqueFd connection) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
           parameters;

@@ -60,6 +60,8 @@ class RpcServer {
     // files (open_connections.h).
     uint64_t max_connections = 0;
     uint64_t max_connections_per_peer = 0;
+    // Only processes of this machine and of the server's own user may connect.
+    bool only_own_user = false;
     // Called once, on a thread of the server, when the server no longer answers
     // new connections (watchdog.h): it should end the process. Null: no
     // watchdog.

@@ -42,6 +42,9 @@ INCLUDES = [
     ("server/pipeline/", ["server/rpc/", "server/local/", "server/data_tool/"], []),
     ("server/local/", ["server/pipeline/", "server/rpc/", "server/storage/", "server/plan/",
                        "server/decode/", "server/augment/", "server/data_tool/"], []),
+    # Datasets come and go by functions that the program passes.
+    ("server/lease/", ["server/pipeline/", "server/rpc/", "server/local/", "server/plan/",
+                       "server/decode/", "server/augment/", "server/data_tool/"], []),
     # The border to operators and its loader: every component may use it, it uses none.
     ("server/operators/", [f"server/{part}/" for part in
                            _STAGES + ["pipeline", "rpc", "data_tool"]], []),
@@ -90,7 +93,8 @@ NAMESPACES = {
     "common/": "", "common/picture/": "picture", "common/program/": "program",
     "proto/": "", "proto/wire/": "wire",
     "server/": "server", "server/augment/": "augment", "server/batch/": "batch",
-    "server/data_tool/": "data_tool", "server/decode/": "decode", "server/local/": "local",
+    "server/data_tool/": "data_tool", "server/decode/": "decode", "server/lease/": "lease",
+    "server/local/": "local",
     "server/operators/": "operators", "server/pipeline/": "pipeline", "server/plan/": "plan",
     "server/rpc/": "rpc", "server/storage/": "storage",
     # The public headers.
@@ -157,7 +161,8 @@ DEPENDENCIES = [
      ["//third_party:grpc", "@pyarrow//:arrow", "//third_party:lmdb"]),
     ("grpc-only-in-rpc",
      "//server/storage/... + //server/plan/... + //server/decode/... + //server/augment/... + "
-     "//server/batch/... + //server/pipeline/... + //server/local/... + //client/local/... + "
+     "//server/batch/... + //server/pipeline/... + //server/lease/... + //server/local/... + "
+     "//client/local/... + "
      "//client/diagnosis/... + //client/prefetch/... + //client/audit/... + //client/torch/... + "
      "//client/flags/... + //client/batch_files/...",
      ["//third_party:grpc"]),

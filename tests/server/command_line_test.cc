@@ -27,6 +27,7 @@ TEST(CommandLineTest, ReadsEveryFlag) {
        "--send_timeout=1.5s", "--admission_timeout=250ms", "--shutdown_grace=3",
        "--batch_timeout=1.5s", "--request_timeout=20s", "--max_connections=500",
        "--max_connections_per_peer=40", "--local_socket=/run/m.sock",
+       "--lease_socket=/run/l.sock", "--lease_timeout=2s",
        "--config=s.textproto", "--port_file=/tmp/p", "--check_config"});
   ASSERT_TRUE(line.ok()) << line.status();
   ASSERT_EQ(line->flags.datasets_size(), 2);
@@ -44,6 +45,8 @@ TEST(CommandLineTest, ReadsEveryFlag) {
   EXPECT_EQ(line->flags.max_connections(), 500);
   EXPECT_EQ(line->flags.max_connections_per_peer(), 40);
   EXPECT_EQ(line->flags.local_socket(), "/run/m.sock");
+  EXPECT_EQ(line->flags.lease_socket(), "/run/l.sock");
+  EXPECT_EQ(line->flags.lease_timeout_ms(), 2000);
   EXPECT_EQ(line->config_file, "s.textproto");
   EXPECT_EQ(line->port_file, "/tmp/p");
   EXPECT_TRUE(line->check_config);

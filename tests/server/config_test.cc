@@ -257,6 +257,64 @@ TEST(ResolveServerConfigTest, SyntheticDataNeedNoDatasetWhenTheyAreAlone) {
   EXPECT_TRUE(ResolveServerConfig(config, kMachine)->refuse_synthetic);
 }
 
+TEST(ResolveServerConfigTest, LeasesNeedNoDatasetAndTakeAQuarterOfTheMemory) {
+  ServerConfig config;
+  config.set_lease_socket("/run/m/lease.socket");
+  const auto settings = ResolveServerConfig(config, kMachine);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->listen, "127.0.0.1:0");
+  EXPECT_EQ(settings->lease_socket, "/run/m/lease.socket");
+  EXPECT_EQ(settings->lease_timeout, absl::Seconds(10));
+  // Less what the program takes beside its budget.
+  EXPECT_EQ(settings->memory_budget_bytes,
+            kMachine.memory_bytes / 4 - (200 << 20));
+  EXPECT_EQ(settings->parquet_datasets, 4);
+  EXPECT_EQ(settings->row_group_cache_bytes_each * 4,
+            settings->row_group_cache_bytes);
+  const std::string table = DescribeSettings(*settings, kMachine);
+  EXPECT_THAT(table, HasSubstr("lease socket         /run/m/lease.socket "));
+  EXPECT_THAT(table, HasSubstr("lease timeout        10s "));
+  EXPECT_THAT(table, HasSubstr("synthetic data       served "));
+  EXPECT_THAT(table, HasSubstr("a quarter of the 8 GiB"));
+  // A machine for which a quarter is too little.
+  EXPECT_EQ(ResolveServerConfig(config, {.cpus = 1, .memory_bytes = 400 << 20})
+                ->memory_budget_bytes,
+            kMinBudgetBytes);
+  config.set_lease_timeout_ms(1500);
+  config.set_listen("127.0.0.1:7001");
+  config.set_memory_budget_bytes(1 << 30);
+  const auto chosen = ResolveServerConfig(config, kMachine);
+  EXPECT_EQ(chosen->lease_timeout, absl::Milliseconds(1500));
+  EXPECT_EQ(chosen->listen, "127.0.0.1:7001");
+  EXPECT_EQ(chosen->memory_budget_bytes, 1 << 30);
+}
+
+TEST(ResolveServerConfigTest, LeasesRefuseWhatContradictsThem) {
+  ServerConfig config;
+  config.set_lease_socket("@m");
+  const auto refused = [&config] {
+    return std::string(
+        ResolveServerConfig(config, kMachine).status().message());
+  };
+  config.set_synthetic_only(true);
+  EXPECT_THAT(refused(), HasSubstr("with lease_socket, programs name"));
+  config.clear_synthetic_only();
+  DatasetConfig* dataset = config.add_datasets();
+  dataset->set_name("a");
+  dataset->set_uri("lmdb:/a");
+  EXPECT_THAT(refused(), HasSubstr("with lease_socket, programs name"));
+  config.clear_datasets();
+  for (const std::string& path :
+       {std::string("relative"), std::string("@"), std::string(200, '/')}) {
+    config.set_lease_socket(path);
+    EXPECT_THAT(refused(), HasSubstr("lease_socket is `" + path));
+  }
+  config.clear_lease_socket();
+  config.set_synthetic_only(true);
+  config.set_lease_timeout_ms(5);
+  EXPECT_THAT(refused(), HasSubstr("no effect without lease_socket"));
+}
+
 // The table had neither weights nor operators, and a local socket only with a
 // path.
 TEST(DescribeSettingsTest, HasEverySetting) {

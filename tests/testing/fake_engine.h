@@ -68,9 +68,7 @@ class FakeEngine final : public pipeline::Engine {
   explicit FakeEngine(Config config);
   ~FakeEngine() override;
 
-  const pipeline::DatasetCatalog& catalog() const override {
-    return config_.catalog;
-  }
+  pipeline::DatasetCatalog catalog() const override { return config_.catalog; }
   absl::StatusOr<std::shared_ptr<const pipeline::Pipeline>> Open(
       const PipelineSpec& spec) override;
   // On the engine's thread, as the real one does what is not cached.

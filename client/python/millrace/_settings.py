@@ -3,16 +3,23 @@ checks them. Pure: no server is asked."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Set
-from typing import Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from millrace import _values
 from millrace.errors import ArgumentError, InvalidArgumentError
 
+if TYPE_CHECKING:
+    from millrace import _embedded
+
 # Tensors of every batch that are no field of the dataset.
 EXTRA_TENSORS = ("source_index", "sample_index", "valid")
 
-_LOCAL_SCHEMES = ("imagefolder:", "lmdb:", "parquet:", "memory:")
+# Data of this machine in the place of an endpoint.
+_LOCAL_SCHEMES = ("imagefolder:", "lmdb:", "parquet:")
+# For checks of the other options of a loader whose server is not known yet.
+_SOME_SERVER = "127.0.0.1:1"
 
 
 def _texts_of(argument: str, values: Any, expected: str) -> tuple[str, ...]:
@@ -22,18 +29,43 @@ def _texts_of(argument: str, values: Any, expected: str) -> tuple[str, ...]:
     return tuple(_values.text(f"{argument}[{i}]", value) for i, value in enumerate(values))
 
 
+def data_of(endpoint: str, dataset: str | None) -> _embedded.Data | None:
+    """The data of endpoint_of(); None: of servers that run."""
+    if not is_local(endpoint):
+        return None
+    from millrace import _embedded  # late: a program without such data does not pay for the import
+    return _embedded.Data(endpoint, dataset)
+
+
+def is_local(endpoint: str) -> bool:
+    """Whether endpoint_of() has returned data of this machine."""
+    return endpoint.startswith(_LOCAL_SCHEMES)
+
+
+def _local_data_of(text: str) -> str:
+    """The same data for a process with another working directory."""
+    scheme, _, path = text.partition(":")
+    if not path.strip():
+        raise InvalidArgumentError(f"endpoint={text!r}: write a path, {scheme}:/data/train")
+    if "://" not in path:
+        path = os.path.abspath(os.path.expanduser(path))
+    return f"{scheme}:{path}"
+
+
 def endpoint_of(endpoint: str | Iterable[str]) -> str:
-    """HOST:PORT of all servers, separated by commas."""
+    """HOST:PORT of all servers, separated by commas; or data of this machine, "lmdb:/data/train"."""
     text = _values.text("endpoint", endpoint) if isinstance(endpoint, str) else ",".join(
         _texts_of("endpoint", endpoint, "\"HOST:PORT\" of a data server, or a list of them"))
-    if text.startswith(_LOCAL_SCHEMES):
+    if is_local(text):
+        if not isinstance(endpoint, str):
+            raise InvalidArgumentError(
+                f"endpoint={endpoint!r}: of data of this machine, name one data set as a text; several "
+                "are read by several loaders")
+        return _local_data_of(text)
+    if text.startswith("memory:"):
         raise InvalidArgumentError(
-            f"endpoint={text!r} names data, and this release starts no server by itself: " +
-            ("pack the folder with `millrace-data pack --format=imagefolder --input=DIR "
-             "--output=lmdb:FILE`, run `millrace-server --dataset=NAME=lmdb:FILE`"
-             if text.startswith("imagefolder:") else
-             f"run `millrace-server --dataset=NAME={text}`") +
-            " and give its HOST:PORT and dataset=NAME")
+            f"endpoint={text!r}: arrays in memory are not served in this release; write them into a "
+            "folder of images or a Parquet file, and name that")
     return text
 
 
@@ -86,6 +118,8 @@ def make(*, endpoint: str, dataset: str | None, pipeline: Mapping[str, str],
     last_batch_of(). `others`: options of the C interface by their own names; None: left to its
     default."""
     settings = {"endpoint": endpoint, "epochs": "0"}
+    if is_local(endpoint):
+        settings.update(endpoint=_SOME_SERVER, same_host="auto")
     settings.update(pipeline)
     if dataset is not None:
         settings["dataset"] = dataset

@@ -19,6 +19,11 @@ class Expected(NamedTuple):
     fingerprint: str
     steps_per_epoch: int
 
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Expected:
+        """That of an open loader."""
+        return cls(facts["plan_hash"], facts["fingerprint"], facts["steps_per_epoch"])
+
     def check(self, facts: Mapping[str, Any]) -> None:
         """Raises FailedPreconditionError when the plan of a loader is another one."""
         for name, value in self._asdict().items():

@@ -22,9 +22,12 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 from millrace import (_convert, _millrace, _pipeline, _preview, _ranks, _refused, _settings, _state,
                       _values)
 from millrace._position import Position, Progress
-from millrace.errors import (CancelledError, FailedPreconditionError, InternalError,
+from millrace.errors import (CancelledError, Error, FailedPreconditionError, InternalError,
                              InvalidArgumentError, NotFoundError)
 from millrace.pipeline import Pipeline
+
+# Of data of this machine: servers that may end, one after the other, while a batch is awaited.
+_MAX_SERVERS = 4
 
 # Closed at the interpreter's exit, before the objects that they use are gone.
 _open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
@@ -97,8 +100,11 @@ class Loader:
 
     Args:
       endpoint: data servers: "HOST:PORT", several separated by commas or as a list, or one DNS name
-        with port that has several addresses.
-      dataset: name of the dataset at the servers. Optional when the pipeline names it.
+        with port that has several addresses. Or data of this machine: "lmdb:PATH", "parquet:PATH" or
+        "imagefolder:PATH", which a data server of this machine and user reads; the first loader
+        starts it, and it ends after the last one (docs/python.md).
+      dataset: name of the dataset at the servers. Optional when the pipeline names it, and for data
+        of this machine.
       pipeline: name of a preset ("imagenet_train"), path of a file with a PipelineSpec
         (docs/transforms.md), or its text; a `millrace.Pipeline`; or a Compose of
         torchvision.transforms.v2 or Albumentations, which is translated
@@ -132,7 +138,7 @@ class Loader:
       window: batches requested ahead, 2 to 65536. None or 0: adapts to measurements.
       window_bytes: upper bound of an adaptive window, in bytes. None: 256 MiB.
       same_host: "off", "auto" or "require": whether servers of this machine pass batches in shared
-        memory. None: off.
+        memory. None: off; auto for data of this machine.
       verify_payload: compare each batch with a digest. None: True.
       open_timeout: max seconds until the first server answers. None: 5.
       next_timeout: max seconds to wait for one batch. None: 300.
@@ -219,6 +225,7 @@ class Loader:
             settings["batch_size"] = str(int(arguments["batch_size"]) * (ranks or (0, 1))[1])
         _millrace.check_options(settings)
 
+        self._data = _settings.data_of(arguments["endpoint"], dataset)  # None: of the endpoint's servers
         self._progress = Progress()
         self._expected: _state.Expected | None = None  # by the state that was loaded last
         self._lock = threading.Lock()  # held while the loader is opened or closed
@@ -269,7 +276,7 @@ class Loader:
 
     def _opened(self) -> tuple[_millrace.Loader, _Plan]:
         native, plan = self._native, self._plan
-        if native is not None and plan is not None:
+        if native is not None and plan is not None and not self._server_is_lost():
             self._check_process()
             if self._last_batch is not None or not self._ranks_have_changed():
                 return native, plan
@@ -299,9 +306,17 @@ class Loader:
             raise CancelledError("the loader was closed; make a new one")
         self._check_process()
 
+    def _server_is_lost(self) -> bool:
+        """Of data of this machine: the server has ended, and another one is needed."""
+        return self._data is not None and self._data.lost and not self._closed
+
     def _open_locked(self) -> tuple[_millrace.Loader, _Plan]:
         if self._native is not None and self._plan is not None:
-            return self._native, self._plan  # another thread was first
+            if not self._server_is_lost():
+                return self._native, self._plan  # another thread was first
+            self._check_process()
+            self._expected = _state.Expected.of(self._plan.facts)  # of the next server, too
+            self._give_up(self._native)
         if self._closed:
             raise CancelledError("the loader was closed; make a new one")
         ranks = self._rank_and_world_size()
@@ -316,11 +331,15 @@ class Loader:
             settings.update(expected_plan_hash=self._expected.plan_hash,
                             expected_fingerprint=self._expected.fingerprint)
         tensor_type, convert = _convert.choose(self._arguments["tensor_type"])
+        if self._data is not None:
+            settings.update(self._data.open(self))
         native = _millrace.Loader(settings)
         self._process = os.getpid()
         self._native = native  # so that close() in another thread ends the wait
         _open_loaders.add(self)
         try:
+            if self._data is not None:
+                self._data.watch(native)
             plan = self._read_plan(json.loads(native.wait_open()), tensor_type)
             if self._expected is not None:
                 self._expected.check(plan.facts)
@@ -330,9 +349,10 @@ class Loader:
             if not advice:
                 raise
             raise NotFoundError(error.message + advice, error.detail) from None
-        except BaseException:  # Ctrl-C as well: a later call begins anew
+        except BaseException as error:  # Ctrl-C as well: a later call begins anew
+            failure = error if self._data is None else self._data.explain(error, "opened")
             self._give_up(native)
-            raise
+            raise failure from None
         self._ranks, self._convert = ranks, convert
         self._native_next, self._restart, self._plan = start, False, plan
         return native, plan
@@ -342,6 +362,8 @@ class Loader:
         self._native = None
         _open_loaders.discard(self)
         native.close()
+        if self._data is not None:
+            self._data.release()
 
     def _read_plan(self, facts: dict[str, Any], tensor_type: str) -> _Plan:
         tensors = {tensor["name"]: tensor for tensor in facts["tensors"]}
@@ -397,6 +419,8 @@ class Loader:
         native = self._native
         if native is not None:
             native.close()
+        if self._data is not None:
+            self._data.close()
         _open_loaders.discard(self)
 
     def __enter__(self) -> Loader:
@@ -482,6 +506,20 @@ class Loader:
         return dict(zip(plan.keys, tensors)) if self._as_dict else tuple(tensors)
 
     def _receive(self, native: _millrace.Loader, plan: _Plan, wanted: Position) -> _millrace.Batch:
+        for _ in range(_MAX_SERVERS):
+            try:
+                return self._receive_from(native, plan, wanted)
+            except Error as error:
+                if self._data is None:
+                    raise
+                failure = self._data.explain(error, "made batches of")
+                if not (isinstance(error, CancelledError) and self._server_is_lost()):
+                    raise failure from None
+            native, plan = self._opened()  # of another server: the same plan, the same batches
+        raise failure
+
+    def _receive_from(self, native: _millrace.Loader, plan: _Plan,
+                      wanted: Position) -> _millrace.Batch:
         for _ in range(2):
             if self._native_next is None:
                 self._native_next = Position(*native.position())
@@ -585,6 +623,7 @@ class Loader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._progress = copy.copy(self._progress)
+        self._data = copy.copy(self._data)
         self._lock = threading.Lock()
 
     # ---- What it is -----------------------------------------------------------------------
@@ -622,7 +661,7 @@ class Loader:
         facts = self._opened()[1].facts
         # The plan lists the sources of a mixture only.
         names = [source["dataset"] for source in facts["sources"]] or \
-            [self._arguments["dataset"] or ""]
+            [self._arguments["dataset"] or ("" if self._data is None else self._data.uri)]
         return Dataset(",".join(names), int(facts["samples_per_epoch"]))
 
     @property

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "common/mutex.h"
 #include "server/pipeline/built_pipeline/built_pipeline.h"
 
@@ -120,6 +121,17 @@ class PipelineCache {
     entries_.push_front({pipeline, {spec_bytes}});
     by_spec_.emplace(spec_bytes, entries_.begin());
     return pipeline;
+  }
+
+  // Takes out every pipeline for which `drop` is true.
+  void DropIf(absl::FunctionRef<bool(const BuiltPipeline&)> drop) {
+    // Declared before the lock: destroyed after it.
+    std::vector<std::shared_ptr<const BuiltPipeline>> thrown_out;
+    MutexLock lock(mu_);
+    for (auto it = entries_.begin(); it != entries_.end();) {
+      const auto entry = it++;
+      if (drop(*entry->pipeline)) thrown_out.push_back(Drop(entry));
+    }
   }
 
   size_t size() const {

@@ -19,9 +19,10 @@ namespace millrace::pipeline {
 
 class WorkerState {
  public:
-  // The sources of datasets outlive the worker. A synthetic source may be
-  // destroyed with its pipeline, and another source may get the same address;
-  // readers may outlive their source. Fails as RecordSource::NewReader.
+  // The sources of datasets that are there at the start outlive the worker.
+  // Others, synthetic ones and those that were added, may be destroyed with the
+  // last pipeline, and another source may get the same address; readers of
+  // these may outlive their source. Fails as RecordSource::NewReader.
   absl::StatusOr<storage::RecordReader*> ReaderOf(
       const std::shared_ptr<const storage::RecordSource>& source) {
     SourceReader& reader = readers_[source.get()];

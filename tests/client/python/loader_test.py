@@ -549,13 +549,11 @@ loader(num_workers=0, collate_fn=None, sampler=None, pin_memory=False, timeout=0
 
     def test_data_in_the_place_of_an_endpoint(self):
         self.output_of(_OPEN + """
-for endpoint in ("imagefolder:/data/train", "lmdb:/data/a.lmdb"):
-    try:
-        millrace.Loader(endpoint, "d")
-        raise SystemExit("taken")
-    except millrace.InvalidArgumentError as error:
-        assert "millrace-server --dataset=NAME=lmdb:" in str(error)
-        assert ("millrace-data pack" in str(error)) == endpoint.startswith("imagefolder:")
+for endpoint in ("imagefolder:/data/train", "lmdb:/data/a.lmdb", "parquet:/data/*.parquet"):
+    one = millrace.Loader(endpoint, batch_size=1)      # nothing is started before it is needed
+    assert endpoint in repr(one)
+    one.close()
+assert "millrace._embedded" in sys.modules
 millrace.Loader(["a:1", "b:2"], "d", batch_size=1)
 """)
 

@@ -1,0 +1,52 @@
+// The packets between a program and the data server of its user and machine
+// (docs/protocol.md, "Leases"). A packet is a list of texts, separated by zero
+// bytes; the first is the protocol's name, the second the verb.
+//
+// Pure functions, safe from any thread.
+//
+//   MR_ASSIGN_OR_RETURN(LeaseRequest request, ParseLeaseRequest(packet));
+//   SendPacket(socket, EncodeLeaseError(status));
+
+#ifndef MILLRACE_SERVER_LEASE_LEASE_PROTOCOL_H_
+#define MILLRACE_SERVER_LEASE_LEASE_PROTOCOL_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace::lease {
+
+// A path of the system has at most 4096 bytes.
+inline constexpr size_t kMaxLeasePacketBytes = 8192;
+
+// Asks for a dataset, which the connection then holds until it ends.
+struct LeaseRequest {
+  std::string uri;   // not empty
+  std::string name;  // empty: the server chooses
+};
+
+// InvalidArgument: says what is wrong with the packet, and which protocol the
+// server speaks.
+absl::StatusOr<LeaseRequest> ParseLeaseRequest(absl::string_view packet);
+
+// A dataset that a connection holds.
+struct LeasedDataset {
+  std::string name;
+  std::string fingerprint;
+};
+
+// `address`: HOST:PORT of the server.
+std::string EncodeLeaseAdded(absl::string_view address,
+                             const LeasedDataset& dataset);
+// The dataset is being opened. Sent again and again, so that a client knows
+// that the server lives.
+std::string EncodeLeaseOpening();
+// Its message is cut to what fits into a packet.
+std::string EncodeLeaseError(const absl::Status& status);
+
+}  // namespace millrace::lease
+
+#endif  // MILLRACE_SERVER_LEASE_LEASE_PROTOCOL_H_

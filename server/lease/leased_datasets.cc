@@ -1,0 +1,154 @@
+#include "server/lease/leased_datasets.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/count_text.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "server/config.h"
+
+namespace millrace::lease {
+namespace {
+
+// Digits of the fingerprint in a name: 64 bits, and two datasets of one name
+// are told apart all the same.
+constexpr size_t kNameDigits = 16;
+
+}  // namespace
+
+std::string NameOfContent(absl::string_view fingerprint) {
+  return absl::StrCat("data-", fingerprint.substr(0, kNameDigits));
+}
+
+absl::StatusOr<LeasedDataset> LeasedDatasets::Acquire(
+    const LeaseRequest& request) {
+  if (!request.name.empty() && !server::IsDatasetName(request.name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dataset name `", request.name,
+                     "` must consist of letters, digits, '_', '-' and '.'"));
+  }
+  {
+    MutexLock lock(mu_);
+    while (opening_.contains(request.uri)) opened_.Wait(lock);
+    opening_.insert(request.uri);
+  }
+  absl::StatusOr<LeasedDataset> held = AcquireAlone(request);
+  MutexLock lock(mu_);
+  opening_.erase(request.uri);
+  opened_.NotifyAll();
+  return held;
+}
+
+absl::StatusOr<LeasedDataset> LeasedDatasets::AcquireAlone(
+    const LeaseRequest& request) {
+  bool known = false;
+  {
+    MutexLock lock(mu_);
+    for (const auto& [name, dataset] : datasets_) {
+      known |= dataset.uri == request.uri;
+    }
+  }
+  if (known) {
+    MR_ASSIGN_OR_RETURN(const Source look,
+                        options_.open(request.uri, /*to_look=*/true));
+    const std::string fingerprint = look->info().fingerprint();
+    if (std::string name = HoldOpen(request, fingerprint); !name.empty()) {
+      return LeasedDataset{std::move(name), fingerprint};
+    }
+  }
+  MR_ASSIGN_OR_RETURN(Source source, Open(request.uri));
+  return Register(request, std::move(source));
+}
+
+absl::StatusOr<LeasedDatasets::Source> LeasedDatasets::Open(
+    const std::string& uri) {
+  absl::StatusOr<Source> source = options_.open(uri, /*to_look=*/false);
+  if (!absl::IsResourceExhausted(source.status())) return source;
+  {
+    MutexLock lock(mu_);
+    if (CloseUnusedSince(SteadyTime::max()) == 0) return source;
+  }
+  return options_.open(uri, /*to_look=*/false);
+}
+
+std::string LeasedDatasets::HoldOpen(const LeaseRequest& request,
+                                     const std::string& fingerprint) {
+  const std::string name =
+      request.name.empty() ? NameOfContent(fingerprint) : request.name;
+  MutexLock lock(mu_);
+  const auto it = datasets_.find(name);
+  if (it == datasets_.end() || it->second.fingerprint != fingerprint ||
+      !it->second.source->CheckFiles().ok()) {
+    return "";
+  }
+  ++it->second.holders;
+  return name;
+}
+
+absl::StatusOr<LeasedDataset> LeasedDatasets::Register(
+    const LeaseRequest& request, Source source) {
+  const DatasetInfo& info = source->info();
+  LeasedDataset held{.fingerprint = info.fingerprint()};
+  // The same content from another path, or opened by another thread.
+  held.name = HoldOpen(request, held.fingerprint);
+  if (!held.name.empty()) return held;
+  held.name =
+      request.name.empty() ? NameOfContent(held.fingerprint) : request.name;
+  Source replaced;  // destroyed without the lock: that closes files
+  MutexLock lock(mu_);
+  const auto it = datasets_.find(held.name);
+  if (it == datasets_.end()) {
+    if (datasets_.size() >= options_.max_datasets &&
+        CloseUnusedSince(SteadyTime::max()) == 0) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          options_.max_datasets,
+          " datasets are open, the maximum of this server: close loaders"));
+    }
+  } else if (it->second.holders > 0 &&
+             it->second.fingerprint != held.fingerprint) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("the name `", held.name, "` belongs to ", it->second.uri,
+                     " with fingerprint ", it->second.fingerprint,
+                     ", which a running program reads; ", request.uri,
+                     " has other content (fingerprint ", held.fingerprint,
+                     "): use another name, or none"));
+  }
+  MR_RETURN_IF_ERROR(options_.add(held.name, source));
+  MR_LOG(INFO) << "dataset " << held.name << " (" << request.uri
+               << "): " << CountText(info.samples(), "sample")
+               << ", fingerprint " << held.fingerprint;
+  Dataset& dataset = datasets_[held.name];
+  dataset.uri = request.uri;
+  replaced = std::exchange(dataset.source, std::move(source));
+  dataset.fingerprint = held.fingerprint;
+  ++dataset.holders;
+  return held;
+}
+
+void LeasedDatasets::Release(const std::string& name) {
+  MutexLock lock(mu_);
+  const auto it = datasets_.find(name);
+  MR_CHECK(it != datasets_.end() && it->second.holders > 0);
+  if (--it->second.holders == 0) {
+    it->second.unused_since = std::chrono::steady_clock::now();
+  }
+}
+
+void LeasedDatasets::CloseUnused(SteadyTime now) {
+  MutexLock lock(mu_);
+  CloseUnusedSince(now - absl::ToChronoNanoseconds(options_.keep_unused));
+}
+
+size_t LeasedDatasets::CloseUnusedSince(SteadyTime since) {
+  return std::erase_if(datasets_, [&](const auto& entry) {
+    const auto& [name, dataset] = entry;
+    if (dataset.holders > 0 || dataset.unused_since > since) return false;
+    options_.remove(name);
+    MR_LOG(INFO) << "dataset " << name << " (" << dataset.uri
+                 << ") is closed: no program holds it";
+    return true;
+  });
+}
+
+}  // namespace millrace::lease

@@ -1,0 +1,107 @@
+// LeasedDatasets are the datasets that programs have asked the data server of
+// their user and machine to serve: which of them are open, under which names,
+// and how many programs hold each. A dataset that nobody holds is closed after
+// a while. It knows no sockets.
+//
+// A dataset without a wanted name gets one that follows from its content, so
+// that a checkpoint of a job does not depend on the place of the files. Each
+// request looks at the files again: a path that has other content by then is
+// another dataset, and programs that read the old content are not disturbed.
+//
+// Thread-safe. Acquire() may block as long as opening takes; requests for one
+// URI are answered one after the other, others at the same time.
+//
+//   MR_ASSIGN_OR_RETURN(LeasedDataset held, datasets.Acquire({uri, ""}));
+//   ...
+//   datasets.Release(held.name);
+
+#ifndef MILLRACE_SERVER_LEASE_LEASED_DATASETS_H_
+#define MILLRACE_SERVER_LEASE_LEASED_DATASETS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "server/lease/lease_protocol.h"
+#include "server/storage/record_source.h"
+
+namespace millrace::lease {
+
+class LeasedDatasets {
+ public:
+  using Source = std::shared_ptr<const storage::RecordSource>;
+
+  struct Options {
+    // As storage::OpenRecordSource(). `to_look`: only the content's description
+    // is wanted, so the source takes no part of the memory for caches.
+    std::function<absl::StatusOr<Source>(const std::string& uri, bool to_look)>
+        open;
+    // As Engine::AddDataset() and Engine::RemoveDataset(). Called one at a
+    // time.
+    std::function<absl::Status(const std::string& name, Source source)> add;
+    std::function<void(const std::string& name)> remove;
+    // Time that a dataset stays open after its last holder.
+    absl::Duration keep_unused = absl::Seconds(10);
+    // Upper bound of open datasets.
+    size_t max_datasets = 256;
+  };
+
+  explicit LeasedDatasets(Options options) : options_(std::move(options)) {}
+
+  // Opens the dataset, or finds it open, and counts a holder. Errors of `open`;
+  // AlreadyExists: the wanted name belongs to other content that a program
+  // holds; InvalidArgument: the name cannot be one; ResourceExhausted: too many
+  // datasets.
+  absl::StatusOr<LeasedDataset> Acquire(const LeaseRequest& request);
+
+  // A holder of that name is gone.
+  void Release(const std::string& name);
+
+  // Closes the datasets that have had no holder for `keep_unused`.
+  void CloseUnused(SteadyTime now);
+
+ private:
+  struct Dataset {
+    std::string uri;
+    Source source;
+    std::string fingerprint;
+    uint64_t holders = 0;
+    SteadyTime unused_since;  // if it has no holders
+  };
+
+  // While no other thread opens the same URI.
+  absl::StatusOr<LeasedDataset> AcquireAlone(const LeaseRequest& request);
+  // Opens it, if need be after the datasets without holders are closed.
+  absl::StatusOr<Source> Open(const std::string& uri);
+  // Holds the open dataset of this request if it has this content; "": there is
+  // none.
+  std::string HoldOpen(const LeaseRequest& request,
+                       const std::string& fingerprint) MR_EXCLUDES(mu_);
+  absl::StatusOr<LeasedDataset> Register(const LeaseRequest& request,
+                                         Source source) MR_EXCLUDES(mu_);
+  // Closes those that have had no holder since `since`. Returns their number.
+  size_t CloseUnusedSince(SteadyTime since) MR_REQUIRES(mu_);
+
+  const Options options_;
+  Mutex mu_;
+  CondVar opened_;
+  std::set<std::string> opening_ MR_GUARDED_BY(mu_);  // URIs
+  std::map<std::string, Dataset> datasets_ MR_GUARDED_BY(mu_);
+};
+
+// The name of a dataset that was asked for without one.
+std::string NameOfContent(absl::string_view fingerprint);
+
+}  // namespace millrace::lease
+
+#endif  // MILLRACE_SERVER_LEASE_LEASED_DATASETS_H_

@@ -1,0 +1,81 @@
+// AddedSource is a dataset that was added to a running engine and may be
+// removed again. It owns the readers of its dataset: worker threads keep theirs
+// for long, and a reader of storage must not outlive its source. When the last
+// pipeline of the dataset is gone, the source closes its readers and the files;
+// what a worker thread still holds is an empty handle.
+//
+// Immutable as other sources are; thread-safe. A reader of it belongs to one
+// thread at a time, is used while the source lives, and may be destroyed later,
+// by any thread.
+//
+//   auto added = std::make_shared<AddedSource>("photos", std::move(source));
+//   datasets.push_back({&added->named_info(), added});
+
+#ifndef MILLRACE_SERVER_PIPELINE_ADDED_SOURCE_H_
+#define MILLRACE_SERVER_PIPELINE_ADDED_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
+#include "proto/dataset.pb.h"
+#include "proto/names.h"
+#include "server/storage/record_source.h"
+
+namespace millrace::pipeline {
+
+class AddedSource final : public storage::RecordSource {
+ public:
+  AddedSource(const std::string& name,
+              std::shared_ptr<const storage::RecordSource> base);
+  ~AddedSource() override;
+
+  // info() with the name that the dataset is registered under.
+  const DatasetInfo& named_info() const { return named_info_; }
+
+  const DatasetInfo& info() const override { return base_->info(); }
+  absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
+      const override;
+  absl::Status CheckFields(const std::vector<bool>& used) const override {
+    return base_->CheckFields(used);
+  }
+  absl::Status CheckFieldsWithin(const std::vector<bool>& used,
+                                 uint64_t cache_bytes) const override {
+    return base_->CheckFieldsWithin(used, cache_bytes);
+  }
+  storage::ReadWait read_wait() const override { return base_->read_wait(); }
+  absl::Status CheckFiles() const override { return base_->CheckFiles(); }
+  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
+    return base_->CheckFilesOf(samples);
+  }
+  uint32_t max_concurrent_reads() const override {
+    return base_->max_concurrent_reads();
+  }
+  uint64_t metadata_bytes() const override { return base_->metadata_bytes(); }
+  uint64_t unused_bytes() const override { return base_->unused_bytes(); }
+
+ private:
+  // What a handle and the source share. The first of the two to be destroyed
+  // closes the reader.
+  struct OpenReader {
+    Mutex mu;
+    std::unique_ptr<storage::RecordReader> reader MR_GUARDED_BY(mu);
+    void Close();
+  };
+  class Handle;
+
+  const std::shared_ptr<const storage::RecordSource> base_;
+  DatasetInfo named_info_;  // constant after the constructor
+  mutable Mutex mu_;
+  // Expired: the handle is gone.
+  mutable std::vector<std::weak_ptr<OpenReader>> readers_ MR_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace::pipeline
+
+#endif  // MILLRACE_SERVER_PIPELINE_ADDED_SOURCE_H_

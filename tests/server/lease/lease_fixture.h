@@ -1,0 +1,153 @@
+// Datasets that exist by being named, for tests of leases: what a URI stands
+// for is a map, and what the engine would serve is a map.
+//
+//   FakeFiles files;
+//   files.Put("lmdb:/a", "f1");             // a fingerprint
+//   LeasedDatasets datasets(files.options());
+
+#ifndef MILLRACE_TESTS_SERVER_LEASE_LEASE_FIXTURE_H_
+#define MILLRACE_TESTS_SERVER_LEASE_LEASE_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/mutex.h"
+#include "proto/names.h"
+#include "server/lease/leased_datasets.h"
+#include "server/storage/record_source.h"
+
+namespace millrace::lease {
+
+// Thread-safe.
+class FakeFiles {
+ public:
+  // The URI has this content from now on.
+  void Put(const std::string& uri, const std::string& fingerprint) {
+    MutexLock lock(mu_);
+    content_[uri] = fingerprint;
+  }
+  // Sources of it that are open say so.
+  void Damage(const std::string& uri) {
+    MutexLock lock(mu_);
+    ++damage_[uri];
+  }
+  // Opening it waits, until Continue().
+  void Hold(const std::string& uri) {
+    MutexLock lock(mu_);
+    held_ = uri;
+  }
+  void Continue() { Hold(""); }
+  void AwaitOpening(int count) {
+    MutexLock lock(mu_);
+    while (opening_ < count) changed_.Wait(lock);
+  }
+  // At most so many sources that do not merely look are open at a time.
+  void Limit(int sources) {
+    MutexLock lock(mu_);
+    limit_ = sources;
+  }
+  std::map<std::string, std::string> served() {  // name -> fingerprint
+    MutexLock lock(mu_);
+    return served_;
+  }
+  int opened() {  // in all, without looks
+    MutexLock lock(mu_);
+    return opened_;
+  }
+
+  LeasedDatasets::Options options() {
+    return {.open = [this](const std::string& uri,
+                           bool to_look) { return Open(uri, to_look); },
+            .add =
+                [this](const std::string& name, LeasedDatasets::Source source) {
+                  MutexLock lock(mu_);
+                  served_[name] = source->info().fingerprint();
+                  return absl::OkStatus();
+                },
+            .remove =
+                [this](const std::string& name) {
+                  MutexLock lock(mu_);
+                  EXPECT_EQ(served_.erase(name), 1u);
+                }};
+  }
+
+ private:
+  class FakeSource final : public storage::RecordSource {
+   public:
+    FakeSource(FakeFiles* files, std::string uri, const std::string& content,
+               int damage, bool counts)
+        : files_(files),
+          uri_(std::move(uri)),
+          damage_(damage),
+          counts_(counts) {
+      info_.set_fingerprint(content);
+      info_.set_samples(10);
+    }
+    ~FakeSource() override {
+      MutexLock lock(files_->mu_);
+      if (counts_) --files_->open_;
+    }
+    const DatasetInfo& info() const override { return info_; }
+    absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
+        const override {
+      return absl::UnimplementedError("no test reads");
+    }
+    absl::Status CheckFiles() const override {
+      MutexLock lock(files_->mu_);
+      return files_->damage_[uri_] == damage_
+                 ? absl::OkStatus()
+                 : absl::UnavailableError("the file has changed");
+    }
+
+   private:
+    FakeFiles* const files_;
+    const std::string uri_;
+    const int damage_;
+    const bool counts_;
+    DatasetInfo info_;
+  };
+
+  absl::StatusOr<LeasedDatasets::Source> Open(const std::string& uri,
+                                              bool to_look) {
+    MutexLock lock(mu_);
+    ++opening_;
+    changed_.NotifyAll();
+    while (held_ == uri) {
+      changed_.WaitUntil(lock, SteadyDeadline(absl::Milliseconds(5)));
+    }
+    const auto it = content_.find(uri);
+    if (it == content_.end()) {
+      return absl::NotFoundError(absl::StrCat(uri, ": no such file"));
+    }
+    if (!to_look && open_ >= limit_) {
+      return absl::ResourceExhaustedError("no memory for another cache");
+    }
+    if (!to_look) {
+      ++open_;
+      ++opened_;
+    }
+    return std::make_shared<FakeSource>(this, uri, it->second, damage_[uri],
+                                        !to_look);
+  }
+
+  Mutex mu_;
+  CondVar changed_;
+  std::map<std::string, std::string> content_ MR_GUARDED_BY(mu_);
+  std::map<std::string, int> damage_ MR_GUARDED_BY(mu_);
+  std::map<std::string, std::string> served_ MR_GUARDED_BY(mu_);
+  std::string held_ MR_GUARDED_BY(mu_);
+  int opening_ MR_GUARDED_BY(mu_) = 0;
+  int open_ MR_GUARDED_BY(mu_) = 0;
+  int opened_ MR_GUARDED_BY(mu_) = 0;
+  int limit_ MR_GUARDED_BY(mu_) = 1000;
+};
+
+}  // namespace millrace::lease
+
+#endif  // MILLRACE_TESTS_SERVER_LEASE_LEASE_FIXTURE_H_

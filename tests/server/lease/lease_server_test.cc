@@ -1,0 +1,290 @@
+// The server of leases over its socket: when it ends, whom it serves, and what
+// clients cannot do to it.
+
+#include "server/lease/lease_server.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "common/packet_socket.h"
+#include "common/thread.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/lease/lease_fixture.h"
+
+namespace millrace::lease {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kZero(1, '\0');
+
+std::string Add(const std::string& uri, const std::string& name = "") {
+  return absl::StrJoin(
+      std::vector<std::string>{"millrace-lease-1", "add", uri, name}, kZero);
+}
+
+// A client. Its destructor ends its lease.
+class Client {
+ public:
+  explicit Client(const std::string& socket) {
+    auto connected = ConnectForPackets(socket);
+    EXPECT_TRUE(connected.ok()) << connected.status();
+    if (connected.ok()) socket_ = *std::move(connected);
+  }
+
+  void Send(const std::string& packet) {
+    EXPECT_TRUE(SendPacket(socket_.get(), packet).ok());
+  }
+
+  // The next packet with '|' for zero bytes; "end": the server has closed.
+  std::string Receive() {
+    pollfd waits = {socket_.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&waits, 1, 30'000), 1) << "no answer";
+    std::string packet(2 * kMaxLeasePacketBytes, '\0');
+    size_t bytes = 0;
+    UniqueFd attached;
+    if (ReceivePacket(socket_.get(), packet.data(), packet.size(), &bytes,
+                      &attached) != Received::kPacket) {
+      return "end";
+    }
+    packet.resize(bytes);
+    for (char& c : packet) {
+      if (c == '\0') c = '|';
+    }
+    return packet;
+  }
+
+  std::string Ask(const std::string& packet) {
+    Send(packet);
+    return Receive();
+  }
+
+ private:
+  UniqueFd socket_;
+};
+
+class LeaseServerTest : public ::testing::Test {
+ protected:
+  LeaseServerTest() {
+    files_.Put("lmdb:/a", "f1");
+    files_.Put("lmdb:/b", "f2");
+  }
+  ~LeaseServerTest() override {
+    if (server_ != nullptr) server_->Stop();
+  }
+
+  void Start(LeaseServer::Options options = {}) {
+    socket_ = absl::StrCat("@millrace-lease-test-", getpid(), "-", ++starts_);
+    options.socket = socket_;
+    options.address = "127.0.0.1:7";
+    options.datasets = files_.options();
+    auto server = LeaseServer::Start(std::move(options));
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    thread_ = NamedThread("test-leases", [this] { unused_ = server_->Run(); });
+  }
+
+  // What Run() has returned.
+  bool AwaitEnd() {
+    thread_.Join();
+    return unused_;
+  }
+
+  FakeFiles files_;
+  std::string socket_;
+  int starts_ = 0;
+  bool unused_ = false;  // of the thread, until it is joined
+  std::unique_ptr<LeaseServer> server_;
+  NamedThread thread_;
+};
+
+TEST_F(LeaseServerTest, ItEndsAfterItsLastLeaseAndNotBefore) {
+  Start({.linger = absl::Milliseconds(300)});
+  auto first = std::make_unique<Client>(socket_);
+  EXPECT_EQ(first->Ask(Add("lmdb:/a")),
+            "millrace-lease-1|added|127.0.0.1:7|data-f1|f1");
+  auto second = std::make_unique<Client>(socket_);
+  EXPECT_EQ(second->Ask(Add("lmdb:/b", "b")),
+            "millrace-lease-1|added|127.0.0.1:7|b|f2");
+  first = nullptr;
+  absl::SleepFor(absl::Milliseconds(600));  // longer than it lingers
+  EXPECT_EQ(second->Ask(Add("lmdb:/a")),
+            "millrace-lease-1|added|127.0.0.1:7|data-f1|f1");
+  const absl::Time last = absl::Now();
+  second = nullptr;
+  EXPECT_TRUE(AwaitEnd());
+  EXPECT_GE(absl::Now() - last, absl::Milliseconds(300));
+  EXPECT_EQ(ConnectForPackets(socket_).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST_F(LeaseServerTest, WithoutAnyLeaseItEndsToo) {
+  Start({.linger = absl::Milliseconds(200)});
+  EXPECT_TRUE(AwaitEnd());
+}
+
+TEST_F(LeaseServerTest, StopEndsItsLeases) {
+  Start();
+  Client client(socket_);
+  EXPECT_THAT(client.Ask(Add("lmdb:/a")), HasSubstr("|added|"));
+  server_->Stop();
+  EXPECT_FALSE(AwaitEnd());
+  EXPECT_EQ(client.Receive(), "end");
+  EXPECT_TRUE(server_->AwaitOpening(absl::ZeroDuration()));
+}
+
+TEST_F(LeaseServerTest, AHolderThatEndsReleasesItsDatasets) {
+  Start();
+  Client other(socket_);
+  {
+    Client client(socket_);
+    client.Ask(Add("lmdb:/a", "x"));
+    EXPECT_THAT(other.Ask(Add("lmdb:/b", "x")),
+                StartsWith("millrace-lease-1|error|ALREADY_EXISTS|"));
+  }
+  // The server notices the end before or after the next request.
+  std::string answer;
+  for (int i = 0; i < 1000 && answer.find("|added|") == answer.npos; ++i) {
+    answer = other.Ask(Add("lmdb:/b", "x"));
+  }
+  EXPECT_EQ(answer, "millrace-lease-1|added|127.0.0.1:7|x|f2");
+}
+
+TEST_F(LeaseServerTest, ErrorsHaveTheirCodeAndLeaveTheLease) {
+  Start();
+  Client client(socket_);
+  EXPECT_EQ(client.Ask(Add("lmdb:/none")),
+            "millrace-lease-1|error|NOT_FOUND|lmdb:/none: no such file");
+  EXPECT_THAT(client.Ask(Add("lmdb:/a")), HasSubstr("|added|"));
+}
+
+TEST_F(LeaseServerTest, SignsOfLifeComeWhileADatasetIsOpened) {
+  Start({.sign_interval = absl::Milliseconds(50)});
+  files_.Hold("lmdb:/a");
+  Client client(socket_);
+  EXPECT_EQ(client.Ask(Add("lmdb:/a")), "millrace-lease-1|opening");
+  EXPECT_EQ(client.Receive(), "millrace-lease-1|opening");
+  // Others do not wait for it.
+  Client other(socket_);
+  EXPECT_THAT(other.Ask(Add("lmdb:/b")), HasSubstr("|added|"));
+  files_.Continue();
+  std::string answer = "|opening";
+  while (answer.find("|opening") != answer.npos) answer = client.Receive();
+  EXPECT_THAT(answer, HasSubstr("|added|"));
+}
+
+TEST_F(LeaseServerTest, ADatasetThatIsOpenedForADeadClientIsReleased) {
+  Start({.linger = absl::Milliseconds(100)});
+  files_.Hold("lmdb:/a");
+  {
+    Client client(socket_);
+    client.Send(Add("lmdb:/a"));
+    files_.AwaitOpening(1);
+  }
+  EXPECT_TRUE(AwaitEnd());
+  EXPECT_FALSE(server_->AwaitOpening(absl::Milliseconds(1)));
+  files_.Continue();
+  EXPECT_TRUE(server_->AwaitOpening(absl::Seconds(30)));
+}
+
+TEST_F(LeaseServerTest, ClientsThatBreakTheProtocolAreDisconnected) {
+  Start({.greeting_time = absl::Milliseconds(200)});
+  for (const std::string& packet :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\0", 1),
+        std::string("millrace-lease-2"),
+        std::string(3 * kMaxLeasePacketBytes, 'x'), Add("")}) {
+    Client client(socket_);
+    EXPECT_THAT(client.Ask(packet), HasSubstr("|error|INVALID_ARGUMENT|"));
+    EXPECT_EQ(client.Receive(), "end");
+  }
+  Client silent(socket_);
+  EXPECT_EQ(silent.Receive(), "end");
+  // Two requests at once.
+  files_.Hold("lmdb:/a");
+  Client hasty(socket_);
+  hasty.Send(Add("lmdb:/a"));
+  hasty.Send(Add("lmdb:/b"));
+  EXPECT_THAT(hasty.Receive(), HasSubstr("|error|FAILED_PRECONDITION|"));
+  EXPECT_EQ(hasty.Receive(), "end");
+  files_.Continue();
+  Client good(socket_);
+  EXPECT_THAT(good.Ask(Add("lmdb:/b")), HasSubstr("|added|"));
+}
+
+TEST_F(LeaseServerTest, LimitsOfLeasesAndOfDatasetsOfOne) {
+  Start({.max_leases = 2, .max_datasets_each = 1});
+  Client first(socket_);
+  EXPECT_THAT(first.Ask(Add("lmdb:/a")), HasSubstr("|added|"));
+  EXPECT_THAT(first.Ask(Add("lmdb:/b")),
+              HasSubstr("|error|RESOURCE_EXHAUSTED|"));
+  Client second(socket_);
+  EXPECT_THAT(second.Ask(Add("lmdb:/b")), HasSubstr("|added|"));
+  Client third(socket_);
+  EXPECT_THAT(third.Receive(), HasSubstr("|error|RESOURCE_EXHAUSTED|"));
+  EXPECT_EQ(third.Receive(), "end");
+}
+
+TEST_F(LeaseServerTest, OtherUsersAreRefused) {
+  Start();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() != 0 || setuid(65534) != 0) _exit(77);
+    auto connected = ConnectForPackets(socket_);
+    if (!connected.ok()) _exit(4);
+    pollfd waits = {connected->get(), POLLIN, 0};
+    poll(&waits, 1, 30'000);
+    char packet[1000] = {};
+    size_t bytes = 0;
+    UniqueFd attached;
+    if (ReceivePacket(connected->get(), packet, sizeof(packet), &bytes,
+                      &attached) != Received::kPacket) {
+      _exit(5);
+    }
+    const std::string text(packet, bytes);
+    _exit(text.find("PERMISSION_DENIED") == text.npos ? 6 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs root";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(LeaseServerFileTest, ItRemovesItsOwnSocketFileAlone) {
+  FakeFiles files;
+  const std::string path = absl::StrCat("/tmp/lease-test-", getpid());
+  unlink(path.c_str());
+  const auto start = [&] {
+    auto server = LeaseServer::Start({.socket = path,
+                                      .address = "127.0.0.1:7",
+                                      .datasets = files.options(),
+                                      .linger = absl::ZeroDuration()});
+    EXPECT_TRUE(server.ok()) << server.status();
+    return *std::move(server);
+  };
+  auto first = start();
+  EXPECT_EQ(LeaseServer::Start({.socket = path, .datasets = files.options()})
+                .status()
+                .code(),
+            absl::StatusCode::kAlreadyExists);
+  unlink(path.c_str());  // by something that tidies up
+  auto second = start();
+  EXPECT_TRUE(first->Run());
+  EXPECT_EQ(access(path.c_str(), F_OK), 0);
+  EXPECT_TRUE(second->Run());
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+}
+
+}  // namespace
+}  // namespace millrace::lease

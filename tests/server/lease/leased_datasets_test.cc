@@ -1,0 +1,168 @@
+// Which datasets a server with leases opens, shares, names and closes.
+
+#include "server/lease/leased_datasets.h"
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/lease/lease_fixture.h"
+
+namespace millrace::lease {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+constexpr char kOne[] = "0123456789abcdef0123456789abcdef";
+constexpr char kTwo[] = "ffff456789abcdef0123456789abcdef";
+
+SteadyTime Later(int seconds) {
+  return std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+}
+
+class LeasedDatasetsTest : public ::testing::Test {
+ protected:
+  std::string Name(const std::string& uri, const std::string& name = "") {
+    const auto held = datasets_.Acquire({uri, name});
+    EXPECT_TRUE(held.ok()) << held.status();
+    return held.ok() ? held->name : "";
+  }
+  absl::Status Refusal(const std::string& uri, const std::string& name = "") {
+    return datasets_.Acquire({uri, name}).status();
+  }
+
+  FakeFiles files_;
+  LeasedDatasets datasets_{files_.options()};
+};
+
+TEST_F(LeasedDatasetsTest, TheNameFollowsFromTheContent) {
+  files_.Put("lmdb:/a", kOne);
+  files_.Put("lmdb:/copy", kOne);
+  files_.Put("lmdb:/b", kTwo);
+  const std::string name = Name("lmdb:/a");
+  EXPECT_EQ(name, "data-0123456789abcdef");
+  EXPECT_EQ(Name("lmdb:/a"), name);  // shared, and not opened again
+  EXPECT_EQ(files_.opened(), 1);
+  EXPECT_EQ(Name("lmdb:/copy"), name);
+  EXPECT_EQ(Name("lmdb:/b"), "data-ffff456789abcdef");
+  EXPECT_EQ(files_.served().size(), 2u);
+}
+
+TEST_F(LeasedDatasetsTest, ADatasetWithoutHoldersIsClosedAfterAWhile) {
+  files_.Put("lmdb:/a", kOne);
+  const std::string name = Name("lmdb:/a");
+  Name("lmdb:/a");
+  datasets_.Release(name);
+  datasets_.CloseUnused(Later(1000));  // one holds it
+  EXPECT_THAT(files_.served(), ElementsAre(Pair(name, kOne)));
+  datasets_.Release(name);
+  datasets_.CloseUnused(Later(1));
+  EXPECT_THAT(files_.served(), ElementsAre(Pair(name, kOne)));
+  datasets_.CloseUnused(Later(11));
+  EXPECT_THAT(files_.served(), IsEmpty());
+  EXPECT_EQ(Name("lmdb:/a"), name);
+  EXPECT_EQ(files_.opened(), 2);
+}
+
+TEST_F(LeasedDatasetsTest, APathWithNewContentIsAnotherDataset) {
+  files_.Put("lmdb:/a", kOne);
+  const std::string old = Name("lmdb:/a");
+  files_.Put("lmdb:/a", kTwo);
+  const std::string fresh = Name("lmdb:/a");
+  EXPECT_NE(fresh, old);
+  EXPECT_THAT(files_.served(), ElementsAre(Pair(old, kOne), Pair(fresh, kTwo)));
+}
+
+TEST_F(LeasedDatasetsTest, AFileThatHasChangedUnderItsReadersIsOpenedAgain) {
+  files_.Put("lmdb:/a", kOne);
+  const std::string name = Name("lmdb:/a");
+  files_.Damage("lmdb:/a");
+  EXPECT_EQ(Name("lmdb:/a"), name);
+  EXPECT_EQ(files_.opened(), 2);
+  datasets_.Release(name);
+  datasets_.Release(name);  // both holders were counted
+}
+
+TEST_F(LeasedDatasetsTest, AChosenNameBelongsToOneContentWhileItIsHeld) {
+  files_.Put("lmdb:/a", kOne);
+  files_.Put("lmdb:/b", kTwo);
+  EXPECT_EQ(Name("lmdb:/a", "photos"), "photos");
+  EXPECT_EQ(Name("lmdb:/a", "photos"), "photos");
+  EXPECT_EQ(files_.opened(), 1);
+  const absl::Status taken = Refusal("lmdb:/b", "photos");
+  EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(taken.message()),
+              AllOf(HasSubstr("`photos`"), HasSubstr("lmdb:/a"),
+                    HasSubstr(kOne), HasSubstr("lmdb:/b"), HasSubstr(kTwo),
+                    HasSubstr("use another name")));
+  datasets_.Release("photos");
+  datasets_.Release("photos");
+  EXPECT_EQ(Name("lmdb:/b", "photos"), "photos");  // nobody disturbed
+  EXPECT_THAT(files_.served(), ElementsAre(Pair("photos", kTwo)));
+  // The same content under its own name besides.
+  EXPECT_EQ(Name("lmdb:/b"), "data-ffff456789abcdef");
+}
+
+TEST_F(LeasedDatasetsTest, Refusals) {
+  EXPECT_EQ(Refusal("lmdb:/none").code(), absl::StatusCode::kNotFound);
+  files_.Put("lmdb:/a", kOne);
+  const absl::Status name = Refusal("lmdb:/a", "a/b");
+  EXPECT_EQ(name.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(name.message()), HasSubstr("`a/b`"));
+  Name("lmdb:/a");
+  files_.Limit(1);
+  files_.Put("lmdb:/b", kTwo);
+  EXPECT_EQ(Refusal("lmdb:/b").code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(LeasedDatasetsTest, UnusedDatasetsMakeRoom) {
+  files_.Limit(1);
+  files_.Put("lmdb:/a", kOne);
+  files_.Put("lmdb:/b", kTwo);
+  datasets_.Release(Name("lmdb:/a"));
+  EXPECT_EQ(Name("lmdb:/b"), "data-ffff456789abcdef");
+  EXPECT_EQ(files_.served().size(), 1u);
+}
+
+TEST_F(LeasedDatasetsTest, TheNumberOfDatasetsIsBounded) {
+  LeasedDatasets::Options options = files_.options();
+  options.max_datasets = 1;
+  LeasedDatasets one(options);
+  files_.Put("lmdb:/a", kOne);
+  files_.Put("lmdb:/b", kTwo);
+  const auto held = one.Acquire({"lmdb:/a", ""});
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(one.Acquire({"lmdb:/b", ""}).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  one.Release(held->name);
+  EXPECT_TRUE(one.Acquire({"lmdb:/b", ""}).ok());
+}
+
+// Eight ranks start at the same moment.
+TEST_F(LeasedDatasetsTest, AtTheSameTimeOneOpensAndAllShare) {
+  files_.Put("lmdb:/a", kOne);
+  files_.Put("lmdb:/slow", kTwo);
+  files_.Hold("lmdb:/slow");
+  std::thread slow([this] { Name("lmdb:/slow"); });
+  files_.AwaitOpening(1);
+  std::vector<std::thread> ranks;
+  for (int i = 0; i < 8; ++i) {
+    ranks.emplace_back(
+        [this] { EXPECT_EQ(Name("lmdb:/a"), "data-0123456789abcdef"); });
+  }
+  for (std::thread& rank : ranks) rank.join();  // nobody waits for the slow one
+  EXPECT_EQ(files_.opened(), 1);
+  files_.Continue();
+  slow.join();
+  EXPECT_EQ(files_.opened(), 2);
+}
+
+}  // namespace
+}  // namespace millrace::lease
