@@ -13,9 +13,6 @@
 //
 //   data        the trainer waited for batches 5 % of the time or more; the
 //               WaitCause gives the part: storage, decoding, network, ...
-//   start       the same, but in the start of the run (run_times.h), and less
-//               than 5 % of the time after it. It comes after what the device
-//               does
 //   no_answer   also: the run ended in a wait for a batch. It comes first
 //   copy        the device copied batches for half of the time or more, or the
 //               trainer waited for copies
@@ -69,8 +66,7 @@ enum class RunPart {
   kServerMemory,
   kWindow,
   kNoAnswer,
-  kStart,  // for the first batches
-  kData,   // cause not clear
+  kData,  // cause not clear
   // Others.
   kCopy,
   kTrainerCpu,

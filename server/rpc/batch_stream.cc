@@ -240,8 +240,8 @@ struct BatchStream::State {
   std::deque<Outgoing> ready MR_GUARDED_BY(mu);
   std::optional<BatchFrames> current MR_GUARDED_BY(mu);
   SteadyTime current_made MR_GUARDED_BY(mu);
-  // The last NoteWait() since a batch was sent completely; 0: none.
-  SteadyTime::duration noted_wait MR_GUARDED_BY(mu){0};
+  // SetSlow() was called after the last batch that was sent completely.
+  bool slow MR_GUARDED_BY(mu) = false;
   // Belongs to gRPC while `writing`, otherwise guarded by mu. Its slices refer
   // to the payload, whose memory is free when gRPC drops the last slice.
   grpc::ByteBuffer frame;
@@ -488,10 +488,11 @@ void BatchStream::OnWriteDone(bool ok) {
       action.frames.swap(state.current);
       // Not null: only OnDone() moves the share out, and gRPC calls OnDone()
       // after this reaction.
-      state.share->Sent(std::exchange(state.noted_wait, {}));
-      action.wake =
-          state.share->Return(1, /*takes_more=*/state.HasMoreSteps() &&
-                                     state.status.ok() && !state.abandoned);
+      if (!state.slow) action.wake = state.share->SetSlow(false);
+      state.slow = false;
+      for (auto& on_room : state.share->Return(1)) {
+        action.wake.push_back(std::move(on_room));
+      }
     }
     state.Proceed(&action);
   }
@@ -560,14 +561,14 @@ SteadyTime BatchStream::WaitsSince(SteadyTime since) const {
   return SteadyTime::max();
 }
 
-BatchStream::Deferred BatchStream::NoteWait(SteadyTime::duration waited) {
+BatchStream::Deferred BatchStream::SetSlow() {
   std::vector<std::function<void()>> wake;
   {
     MutexLock lock(state_->mu);
     // A call with a waiting batch has a share, unless the call is over.
     if (state_->share == nullptr || state_->abandoned) return nullptr;
-    state_->noted_wait = waited;
-    wake = state_->share->Waits(waited);
+    state_->slow = true;
+    wake = state_->share->SetSlow(true);
   }
   if (wake.empty()) return nullptr;
   return [wake = std::move(wake)] {
@@ -575,9 +576,7 @@ BatchStream::Deferred BatchStream::NoteWait(SteadyTime::duration waited) {
   };
 }
 
-BatchStream::Deferred BatchStream::TakeBack(Excess excess,
-                                            SteadyTime::duration waited,
-                                            uint64_t max,
+BatchStream::Deferred BatchStream::TakeBack(Excess excess, uint64_t max,
                                             const absl::Status& end,
                                             uint64_t* taken) {
   auto action = std::make_shared<Action>();
@@ -590,17 +589,9 @@ BatchStream::Deferred BatchStream::TakeBack(Excess excess,
     }
     // No step was requested yet.
     if (state.share == nullptr) return nullptr;
-    switch (excess) {
-      case Excess::kOfClient:
-        max = std::min(max, state.share->Excess());
-        break;
-      case Excess::kOfHost:
-        max = std::min(max, state.share->HostExcess());
-        break;
-      case Excess::kOfReserve:
-        max = std::min<uint64_t>(max, state.share->LeaveReserve(waited));
-        break;
-    }
+    max =
+        std::min(max, excess == Excess::kOfClient ? state.share->Excess()
+                                                  : state.share->HostExcess());
     uint64_t count = 0;
     for (; count < max && !state.ready.empty(); ++count) {
       // Starting with the batch that would be sent last.

@@ -102,23 +102,22 @@ class BatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // counting the time before `since`. The clock's maximum: none waits.
   SteadyTime WaitsSince(SteadyTime since) const;
 
-  // The oldest batch has waited for `waited`, which ClientShares takes into
-  // account. Empty result: that gives no other call room.
-  Deferred NoteWait(SteadyTime::duration waited);
+  // Marks the connection as slow (ClientShares): its oldest batch has waited
+  // too long. The mark ends when a batch is sent completely without such a
+  // wait. Empty result: the mark gives no other call room.
+  Deferred SetSlow();
 
-  // What TakeBack() takes: batches above the client's share, those of slow
-  // connections above their host's share, or a batch in the reserve whose turn
-  // is over.
-  enum class Excess { kOfClient, kOfHost, kOfReserve };
+  // What TakeBack() takes: batches above the client's share, or those of slow
+  // connections above their host's share.
+  enum class Excess { kOfClient, kOfHost };
 
   // Takes back up to `max` batches that are built, not sent, and `excess`,
-  // starting with the batch that would be sent last. `waited`: the wait of the
-  // oldest. The call requests them
+  // starting with the batch that would be sent last. The call requests them
   // again when there is room. If `end` is an error and no other batch is left,
   // the batch in writing is taken back too, and the call ends with `end`. Adds
   // the number of batches to `taken`. Null: no batch was taken back.
-  Deferred TakeBack(Excess excess, SteadyTime::duration waited, uint64_t max,
-                    const absl::Status& end, uint64_t* taken);
+  Deferred TakeBack(Excess excess, uint64_t max, const absl::Status& end,
+                    uint64_t* taken);
 
   const std::string& peer() const { return peer_; }
 

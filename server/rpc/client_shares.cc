@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <optional>
 #include <set>
-#include <utility>
 
 #include "common/logging.h"
 
 namespace millrace::rpc {
 namespace {
 
-// Max number of connections in Host::paces. A choice: more than the number
+// Max number of connections in Host::were_slow. A choice: more than the number
 // of connections that stream from one address at a time, and less than 100 KiB.
 constexpr size_t kMaxRemembered = 1024;
 
@@ -27,7 +25,7 @@ std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
   MutexLock lock(mu_);
   // Map entries keep their addresses until they are erased. The last member
   // that points to an entry erases it.
-  member->host_ = &hosts_.try_emplace(member->host_name_, times_).first->second;
+  member->host_ = &hosts_[member->host_name_];
   Host& host = *member->host_;
   const auto [client, is_new] = host.clients.try_emplace(member->client_name_);
   member->client_ = &client->second;
@@ -35,9 +33,8 @@ std::unique_ptr<ClientShares::Member> ClientShares::Join(Call call) {
     const auto [connection, is_new_connection] =
         host.connections.try_emplace(member->connection_name_);
     if (is_new_connection) {
-      const auto before = host.paces.extract(member->connection_name_);
-      if (!before.empty()) connection->second.pace = before.mapped();
-      connection->second.late = connection->second.pace == ReaderPace::kSlow;
+      connection->second.slow =
+          host.were_slow.erase(member->connection_name_) > 0;
     }
     client->second.connection = connection;
     ++connection->second.clients;
@@ -81,9 +78,7 @@ std::vector<ClientShares::FullHost> ClientShares::FullHosts(
     found.connections = host.connections.size();
     found.slow_connections =
         std::count_if(host.connections.begin(), host.connections.end(),
-                      [](const auto& entry) {
-                        return entry.second.pace == ReaderPace::kSlow;
-                      });
+                      [](const auto& entry) { return entry.second.slow; });
     found.batch_bytes = std::max(found.batch_bytes, member->step_bytes_);
     found.held_bytes = host.outstanding_bytes;
     found.share_bytes = HostShare();
@@ -156,31 +151,20 @@ bool ClientShares::HasRoom(const Member& member) const {
          outstanding_bytes_ + 2 * bytes <= bytes_ / 4 * 3;
 }
 
-bool ClientShares::FitsHostShare(const Member& member, bool drained) const {
+bool ClientShares::HostIsFull(const Member& member, bool drained) const {
   const Host& host = *member.host_;
-  const uint64_t of_host = drained ? host.late_bytes : host.outstanding_bytes;
-  // A large batch in the reserve may take more than the reserve has.
-  const uint64_t reserved =
-      drained ? 0 : std::min(host.reserve_bytes, bytes_ / 8);
-  return of_host == 0 || of_host - reserved + member.step_bytes_ <= HostShare();
-}
-
-bool ClientShares::FitsReserve(const Member& member, uint64_t reserved,
-                               bool drained) const {
-  const Host& host = *member.host_;
+  const uint64_t bytes = member.step_bytes_;
+  const uint64_t share = HostShare();
+  const uint64_t of_host = drained ? host.slow_bytes : host.outstanding_bytes;
+  if (of_host == 0 || of_host + bytes <= share) return false;
+  // If a host is full because of slow connections, its other connections get a
+  // batch from the free quarter, because they return the memory soon. The other
+  // half of the quarter is left for a new host.
   const Connection& connection = member.client_->connection->second;
-  if (connection.pace == ReaderPace::kSlow ||
-      (connection.outstanding_bytes > 0 && !drained)) {
-    return false;
-  }
-  // Connections that are not late return their memory soon: together they have
-  // no more than the host's part. The other half of the free quarter is left
-  // for a new host.
-  const uint64_t of_host = drained ? host.late_bytes : host.outstanding_bytes;
-  const uint64_t all = outstanding_bytes_ - reserve_bytes_ + reserved -
-                       host.outstanding_bytes + of_host;
-  return of_host - host.late_bytes + member.step_bytes_ <= HostShare() &&
-         all + member.step_bytes_ <= bytes_ / 8 * 7;
+  return connection.slow || (connection.outstanding_bytes > 0 && !drained) ||
+         of_host - host.slow_bytes + bytes > share ||
+         outstanding_bytes_ - host.outstanding_bytes + of_host + bytes >
+             bytes_ / 8 * 7;
 }
 
 bool ClientShares::IsHeldBack(const Member& member) const {
@@ -195,13 +179,12 @@ bool ClientShares::IsHeldBack(const Member& member) const {
     // connection has nothing.
     const auto connection = other->client_->connection;
     if (connection->second.outstanding_bytes > 0 &&
-        (connection->second.pace == ReaderPace::kSlow ||
-         connection != member.client_->connection)) {
+        (connection->second.slow || connection != member.client_->connection)) {
       continue;
     }
     // Odd widths: 1, 4-7, 16-31, ...
     const uint64_t waited = (now_() - other->waits_since_) / kPatience;
-    const bool holds = connection->second.pace == ReaderPace::kSlow
+    const bool holds = connection->second.slow
                            ? waited % 32 == 1
                            : std::bit_width(waited) % 2 == 1;
     if (holds && !HostIsFull(*other, /*drained=*/true)) {
@@ -214,7 +197,7 @@ bool ClientShares::IsHeldBack(const Member& member) const {
 bool ClientShares::APromptOneWaits(const Host& host) const {
   for (const Member* member : waiting_) {
     const Connection& connection = member->client_->connection->second;
-    if (member->host_ == &host && connection.pace != ReaderPace::kSlow &&
+    if (member->host_ == &host && !connection.slow &&
         connection.outstanding_bytes == 0) {
       return true;
     }
@@ -254,7 +237,7 @@ void ClientShares::Count(Member* member, uint64_t steps) {
   Connection& connection = member->client_->connection->second;
   connection.outstanding_bytes += bytes;
   member->host_->outstanding_bytes += bytes;
-  if (connection.late) member->host_->late_bytes += bytes;
+  if (connection.slow) member->host_->slow_bytes += bytes;
   outstanding_bytes_ += bytes;
 }
 
@@ -269,88 +252,10 @@ void ClientShares::Uncount(Member* member, uint64_t steps) {
     member->client_->nothing_since = now_();
   }
   Connection& connection = member->client_->connection->second;
-  Host& host = *member->host_;
   connection.outstanding_bytes -= bytes;
-  host.outstanding_bytes -= bytes;
-  if (connection.late) host.late_bytes -= bytes;
+  member->host_->outstanding_bytes -= bytes;
+  if (connection.slow) member->host_->slow_bytes -= bytes;
   outstanding_bytes_ -= bytes;
-  // The batch in the reserve is the oldest one of its connection.
-  if (bytes > 0 && connection.in_reserve.has_value()) {
-    const auto [stay, reserved] =
-        *std::exchange(connection.in_reserve, std::nullopt);
-    host.turns.End(stay, now_());
-    host.reserve_bytes -= reserved;
-    reserve_bytes_ -= reserved;
-  }
-}
-
-void ClientShares::SetLate(const Member& member, bool late) {
-  Connection& connection = member.client_->connection->second;
-  if (connection.late == late) return;
-  connection.late = late;
-  if (late) {
-    member.host_->late_bytes += connection.outstanding_bytes;
-  } else {
-    member.host_->late_bytes -= connection.outstanding_bytes;
-  }
-}
-
-std::map<ClientShares::Host*, ClientShares::Contenders>
-ClientShares::ContendersForReserve(const Connection* leaves) const {
-  std::map<Host*, Contenders> contenders;
-  for (Member* const member : waiting_) {
-    const Connection& connection = member->client_->connection->second;
-    if (FitsHostShare(*member) || &connection == leaves ||
-        !FitsReserve(*member, leaves == nullptr ? reserve_bytes_ : 0) ||
-        IsHeldBack(*member)) {
-      continue;
-    }
-    Contenders& of_host = contenders[member->host_];
-    of_host.calls.push_back(member);
-    of_host.paces.push_back(connection.pace);
-  }
-  return contenders;
-}
-
-ClientShares::NextTurn ClientShares::NextInReserve() const {
-  NextTurn next;
-  const SteadyTime now = now_();
-  // The hosts take turns, too.
-  uint64_t last_turn = 0;
-  for (const auto& [host, contenders] : ContendersForReserve(nullptr)) {
-    if (next.call != nullptr && host->last_turn >= last_turn) continue;
-    const auto chosen = host->turns.Next(contenders.paces, now);
-    if (!chosen.has_value()) continue;
-    next = {.call = contenders.calls[chosen->index], .chosen = *chosen};
-    last_turn = host->last_turn;
-  }
-  return next;
-}
-
-void ClientShares::BeginTurn(const NextTurn& next) {
-  Member* const member = next.call;
-  Host& host = *member->host_;
-  Connection& connection = member->client_->connection->second;
-  const uint64_t bytes = member->step_bytes_;
-  connection.in_reserve =
-      InReserve{.stay = host.turns.Begin(next.chosen, connection.pace, now_()),
-                .bytes = bytes};
-  host.reserve_bytes += bytes;
-  reserve_bytes_ += bytes;
-  host.last_turn = ++turns_;
-  SetWaits(member, false);
-  Count(member, 1);
-}
-
-void ClientShares::SetWaits(Member* member, bool waits) {
-  if (member->waits_ == waits) return;
-  member->waits_ = waits;
-  if (waits) {
-    member->waits_since_ = now_();
-    waiting_.push_back(member);
-  } else {
-    waiting_.remove(member);
-  }
 }
 
 std::vector<std::function<void()>> ClientShares::Grant() {
@@ -359,26 +264,23 @@ std::vector<std::function<void()>> ClientShares::Grant() {
     // The client with the fewest outstanding bytes comes first; among equals,
     // the call that has waited longest. Each grant is counted before the next
     // search.
-    Member* best = nullptr;
-    for (Member* const member : waiting_) {
-      const uint64_t outstanding = member->client_->outstanding_bytes;
-      if ((best == nullptr || outstanding < best->client_->outstanding_bytes) &&
-          FitsHostShare(*member) && HasRoom(*member)) {
-        best = member;
+    auto best = waiting_.end();
+    for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
+      const uint64_t outstanding = (*at)->client_->outstanding_bytes;
+      if ((best == waiting_.end() ||
+           outstanding < (*best)->client_->outstanding_bytes) &&
+          HasRoom(**at)) {
+        best = at;
         if (outstanding == 0) break;
       }
     }
-    if (best != nullptr) {
-      SetWaits(best, false);
-      Count(best, 1);
-    } else {
-      const NextTurn next = NextInReserve();
-      if (next.call == nullptr) break;
-      BeginTurn(next);
-      best = next.call;
-    }
-    ++best->granted_;
-    callbacks.push_back(best->on_room_);
+    if (best == waiting_.end()) break;
+    Member* const member = *best;
+    waiting_.erase(best);
+    member->waits_ = false;
+    ++member->granted_;
+    Count(member, 1);
+    callbacks.push_back(member->on_room_);
   }
   return callbacks;
 }
@@ -402,9 +304,11 @@ ClientShares::Member::~Member() {
     if (--client_->calls == 0) {
       const auto connection = client_->connection;
       if (--connection->second.clients == 0) {
-        if (connection->second.pace != ReaderPace::kNew) {
-          if (host_->paces.size() >= kMaxRemembered) host_->paces.clear();
-          host_->paces[connection->first] = connection->second.pace;
+        if (connection->second.slow) {
+          if (host_->were_slow.size() >= kMaxRemembered) {
+            host_->were_slow.clear();
+          }
+          host_->were_slow.insert(connection->first);
         }
         host_->connections.erase(connection);
       }
@@ -430,95 +334,60 @@ uint64_t ClientShares::Member::Take(uint64_t most) {
   // This overtakes no waiting call: every thread that makes room calls Grant()
   // under the same lock, so the room that is left is not enough for the calls
   // that wait.
-  while (taken < most && outstanding_ < window &&
-         shares_->FitsHostShare(*this) && shares_->HasRoom(*this)) {
+  while (taken < most && outstanding_ < window && shares_->HasRoom(*this)) {
     shares_->Count(this, 1);
     ++taken;
   }
-  shares_->SetWaits(this, taken == 0);
-  if (taken > 0) return taken;
-  // In the reserve it may be the turn of a call that waits: Look() grants it.
-  const NextTurn next = shares_->NextInReserve();
-  if (next.call != this) return 0;
-  shares_->BeginTurn(next);
-  return 1;
+  const bool waits = taken == 0;
+  if (waits != waits_) {
+    waits_ = waits;
+    if (waits) {
+      waits_since_ = shares_->now_();
+      shares_->waiting_.push_back(this);
+    } else {
+      shares_->waiting_.remove(this);
+    }
+  }
+  return taken;
 }
 
 std::vector<std::function<void()>> ClientShares::Member::Return(
-    uint64_t steps, bool takes_more) {
+    uint64_t steps) {
   MutexLock lock(shares_->mu_);
   shares_->Uncount(this, steps);
-  if (takes_more && client_->outstanding_bytes == 0) {
-    shares_->SetWaits(this, true);
-  }
   return shares_->Grant();
 }
 
 std::vector<std::function<void()>> ClientShares::Member::ReturnAll() {
   MutexLock lock(shares_->mu_);
-  shares_->SetWaits(this, false);
   // outstanding_ includes the steps that were granted and not taken.
   granted_ = 0;
   shares_->Uncount(this, outstanding_);
   return shares_->Grant();
 }
 
-std::vector<std::function<void()>> ClientShares::Member::Waits(
-    std::chrono::nanoseconds waited) {
+std::vector<std::function<void()>> ClientShares::Member::SetSlow(bool slow) {
   MutexLock lock(shares_->mu_);
   Connection& connection = client_->connection->second;
-  const bool is_slow = waited >= shares_->times_.slow;
-  const bool is_late = is_slow || waited >= shares_->times_.late;
-  if (!is_late ||
-      (connection.late && (!is_slow || connection.pace == ReaderPace::kSlow))) {
-    return {};
+  if (connection.slow == slow) return {};
+  connection.slow = slow;
+  if (slow) {
+    host_->slow_bytes += connection.outstanding_bytes;
+  } else {
+    host_->slow_bytes -= connection.outstanding_bytes;
   }
-  if (is_slow) connection.pace = ReaderPace::kSlow;
-  shares_->SetLate(*this, true);
   return shares_->Grant();
-}
-
-void ClientShares::Member::Sent(std::chrono::nanoseconds waited) {
-  MutexLock lock(shares_->mu_);
-  Connection& connection = client_->connection->second;
-  connection.pace = shares_->times_.Sent(connection.pace, waited);
-  shares_->SetLate(*this, connection.pace == ReaderPace::kSlow);
-}
-
-bool ClientShares::Member::LeaveReserve(std::chrono::nanoseconds waited) {
-  MutexLock lock(shares_->mu_);
-  Connection& connection = client_->connection->second;
-  if (!connection.in_reserve.has_value()) return false;
-  const SteadyTime now = shares_->now_();
-  for (const auto& [host, others] :
-       shares_->ContendersForReserve(&connection)) {
-    if (!host->turns.MustLeave(connection.in_reserve->stay, waited,
-                               others.paces, now)) {
-      continue;
-    }
-    connection.pace = shares_->times_.TakenBack(connection.pace, waited);
-    shares_->SetLate(*this, connection.pace == ReaderPace::kSlow);
-    return true;
-  }
-  return false;
 }
 
 uint64_t ClientShares::Member::HostExcess() const {
   MutexLock lock(shares_->mu_);
-  if (client_->connection->second.pace != ReaderPace::kSlow ||
-      !shares_->APromptOneWaits(*host_)) {
+  if (!client_->connection->second.slow || !shares_->APromptOneWaits(*host_)) {
     return 0;
   }
-  uint64_t slow_bytes = 0;
-  for (const auto& [name, connection] : host_->connections) {
-    if (connection.pace != ReaderPace::kSlow) continue;
-    slow_bytes += connection.outstanding_bytes;
-    if (connection.in_reserve) slow_bytes -= connection.in_reserve->bytes;
-  }
   // A host keeps one batch, whatever its size.
-  const uint64_t bytes =
-      std::min(Above(slow_bytes, std::max(shares_->HostShare(), step_bytes_)),
-               client_->outstanding_bytes);
+  const uint64_t bytes = std::min(
+      Above(host_->slow_bytes, std::max(shares_->HostShare(), step_bytes_)),
+      client_->outstanding_bytes);
   return (bytes + step_bytes_ - 1) / step_bytes_;
 }
 

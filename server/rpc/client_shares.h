@@ -17,18 +17,12 @@
 // within its own part or the connection's part; otherwise it gets one while
 // half of the host's part is free.
 //
-// A connection is slow when a batch of it has waited for batch_timeout: its
-// client reads more slowly than the server sends. All slow connections of a
-// host together keep the host's part; HostExcess() is what they hold above that
+// A connection is slow from SetSlow(true) to SetSlow(false): its client reads
+// more slowly than the server sends. The bytes of slow connections do not count
+// against another connection of the host that has nothing: that connection gets
+// one batch within half of the free quarter. All slow connections of a host
+// together keep the host's part; HostExcess() is what they hold above that
 // part.
-//
-// The bytes of connections whose batch waits do not count against another
-// connection of the host that has nothing and is not slow: that connection gets
-// one batch within half of the free quarter, the reserve. Connections take
-// turns in the reserve, prompt ones first (reserve_turns.h). A connection that
-// does not take its batch in time leaves the reserve (LeaveReserve()); it then
-// still has its turn in the host's part, where it keeps its batch until the
-// batch is sent.
 //
 // A call whose client has nothing and whose batch is larger than the free rest
 // would wait for ever while later, smaller batches take each byte that becomes
@@ -43,7 +37,7 @@
 // Thread-safe. Owns no thread: `on_room` runs on the thread that made room,
 // without locks of its own.
 //
-//   ClientShares shares(engine->batch_budget_bytes(), batch_timeout);
+//   ClientShares shares(engine->batch_budget_bytes());
 //   auto member = shares.Join({host, id, bytes_of_a_step, [] { AskMore(); }});
 //   const uint64_t steps = member->Take(8);  // 0: on_room is called later
 //   ... one was sent: for (auto& on_room : member->Return(1)) on_room();
@@ -57,14 +51,12 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/mutex.h"
-#include "server/rpc/reader_pace.h"
-#include "server/rpc/reserve_turns.h"
 
 namespace millrace::rpc {
 
@@ -86,14 +78,10 @@ class ClientShares {
   // soon enough for its client.
   static constexpr std::chrono::milliseconds kPatience{100};
 
-  // `batch_timeout`: the wait of a batch after which its connection is slow.
   // `now`: the clock, which tests replace.
-  ClientShares(
-      uint64_t bytes, std::chrono::nanoseconds batch_timeout,
-      std::function<SteadyTime()> now = &std::chrono::steady_clock::now)
-      : bytes_(bytes), times_(batch_timeout), now_(std::move(now)) {}
-
-  const PaceTimes& times() const { return times_; }
+  explicit ClientShares(uint64_t bytes, std::function<SteadyTime()> now =
+                                            &std::chrono::steady_clock::now)
+      : bytes_(bytes), now_(std::move(now)) {}
 
   // A call begins. It ends when the member is destroyed, which must happen
   // before `this` ends and without the locks that on_room takes.
@@ -128,21 +116,12 @@ class ClientShares {
   std::vector<FullHost> FullHosts(SteadyTime before, SteadyTime since) const;
 
  private:
-  // A batch in the reserve.
-  struct InReserve {
-    ReserveTurns::Stay stay;
-    uint64_t bytes = 0;
-  };
   // Sums over the steps outstanding, in bytes; each level is the sum of those
   // below it. Entries live as long as a call of theirs.
   struct Connection {
     uint64_t outstanding_bytes = 0;
     uint64_t clients = 0;
-    ReaderPace pace = ReaderPace::kNew;
-    // What it has outstanding does not become free soon: it is slow, or its
-    // batch has waited for PaceTimes::late.
-    bool late = false;
-    std::optional<InReserve> in_reserve;
+    bool slow = false;
   };
   using Connections = std::map<std::string, Connection>;
   struct Client {
@@ -154,18 +133,13 @@ class ClientShares {
     uint64_t calls = 0;
   };
   struct Host {
-    explicit Host(const PaceTimes& times) : turns(times) {}
-
     uint64_t outstanding_bytes = 0;
-    uint64_t late_bytes = 0;     // the part of it of late connections
-    uint64_t reserve_bytes = 0;  // the part of it in the reserve
+    uint64_t slow_bytes = 0;  // the part of it of slow connections
     Connections connections;
     std::map<std::string, Client> clients;
-    // Paces of connections when their last call ended, with which the next one
-    // begins. Bounded (kMaxRemembered).
-    std::map<std::string, ReaderPace> paces;
-    ReserveTurns turns;
-    uint64_t last_turn = 0;  // of turns_
+    // Connections that were slow when their last call ended: the next call of
+    // one is slow from the start. Bounded (kMaxRemembered).
+    std::set<std::string> were_slow;
   };
 
   // Parts in bytes, as of now: they change with every host, connection and
@@ -179,20 +153,11 @@ class ClientShares {
   uint64_t Window(const Member& member) const MR_REQUIRES(mu_);
   // The call may have one more step now.
   bool HasRoom(const Member& member) const MR_REQUIRES(mu_);
-  // One more batch of the call is within its host's part, or is the host's only
-  // one. `drained`: as if connections that are not late had nothing
-  // outstanding.
-  bool FitsHostShare(const Member& member, bool drained = false) const
-      MR_REQUIRES(mu_);
-  // The call may have a batch in the reserve while others have `reserved` bytes
-  // there, whoever's turn it is.
-  bool FitsReserve(const Member& member, uint64_t reserved,
-                   bool drained = false) const MR_REQUIRES(mu_);
+  // One more batch of the call would be more than its host's part, and the call
+  // has no right to one beside slow connections.
+  // `drained`: as if connections that are not slow had nothing outstanding.
   bool HostIsFull(const Member& member, bool drained = false) const
-      MR_REQUIRES(mu_) {
-    return !FitsHostShare(member, drained) &&
-           !FitsReserve(member, reserve_bytes_, drained);
-  }
+      MR_REQUIRES(mu_);
   // A call that waits for longer than `member` holds `member` back.
   bool IsHeldBack(const Member& member) const MR_REQUIRES(mu_);
   // The call's client has nothing outstanding and a right to one batch.
@@ -201,26 +166,6 @@ class ClientShares {
   bool APromptOneWaits(const Host& host) const MR_REQUIRES(mu_);
   // Another call must have its first batch before `member` gets more.
   bool MustYield(const Member& member) const MR_REQUIRES(mu_);
-  void SetLate(const Member& member, bool late) MR_REQUIRES(mu_);
-  // Calls that wait for the reserve, and the paces of their connections.
-  struct Contenders {
-    std::vector<Member*> calls;
-    std::vector<ReaderPace> paces;
-  };
-  // Of each host. `leaves`: as if the reserve were empty, and without the calls
-  // of this connection; null: as it is.
-  std::map<Host*, Contenders> ContendersForReserve(
-      const Connection* leaves) const MR_REQUIRES(mu_);
-  // The call whose turn it is in the reserve.
-  struct NextTurn {
-    Member* call = nullptr;  // null: none
-    ReserveTurns::Chosen chosen;
-  };
-  NextTurn NextInReserve() const MR_REQUIRES(mu_);
-  // The call, which waits, gets a step in the reserve.
-  void BeginTurn(const NextTurn& next) MR_REQUIRES(mu_);
-  // The call begins to wait, or waits no longer.
-  void SetWaits(Member* member, bool waits) MR_REQUIRES(mu_);
   // Add to and subtract from all sums that the steps are part of.
   void Count(Member* member, uint64_t steps) MR_REQUIRES(mu_);
   void Uncount(Member* member, uint64_t steps) MR_REQUIRES(mu_);
@@ -231,14 +176,10 @@ class ClientShares {
   std::vector<std::function<void()>> Grant() MR_REQUIRES(mu_);
 
   const uint64_t bytes_;
-  const PaceTimes times_;
   const std::function<SteadyTime()> now_;
   mutable Mutex mu_;
   std::map<std::string, Host> hosts_ MR_GUARDED_BY(mu_);
   uint64_t outstanding_bytes_ MR_GUARDED_BY(mu_) = 0;
-  uint64_t reserve_bytes_ MR_GUARDED_BY(mu_) = 0;
-  // The number of turns in the reserve so far, of all hosts.
-  uint64_t turns_ MR_GUARDED_BY(mu_) = 0;
   // Calls whose last Take() gave nothing, first come first; they are in here
   // exactly while their waits_ is set.
   std::list<Member*> waiting_ MR_GUARDED_BY(mu_);
@@ -256,33 +197,19 @@ class ClientShares::Member {
   // Then the call's own Return() makes room, or on_room says that there is.
   uint64_t Take(uint64_t most);
 
-  // So many steps were sent or given up. `takes_more`: Take() follows, and a
-  // client that has nothing now waits for it from here on, so that other calls
-  // do not get ahead of it in between. Returns the on_room of calls that have
+  // So many steps were sent or given up. Returns the on_room of calls that have
   // room now: to be called without locks.
-  [[nodiscard]] std::vector<std::function<void()>> Return(
-      uint64_t steps, bool takes_more = false);
+  [[nodiscard]] std::vector<std::function<void()>> Return(uint64_t steps);
 
   // The call is given up: it has nothing outstanding any more.
   [[nodiscard]] std::vector<std::function<void()>> ReturnAll();
 
-  // The oldest batch of the call has waited for so long to be sent. Returns
-  // like Return().
-  [[nodiscard]] std::vector<std::function<void()>> Waits(
-      std::chrono::nanoseconds waited);
-
-  // The oldest batch of the call was sent, after it had waited for so long. To
-  // be called before Return().
-  void Sent(std::chrono::nanoseconds waited);
-
-  // Whether the only batch of the call's connection, which has waited for so
-  // long to be sent, is to be taken back, because it is in the reserve and
-  // another connection waits. True: it will be.
-  bool LeaveReserve(std::chrono::nanoseconds waited);
+  // Whether the call's connection is slow. Returns like Return().
+  [[nodiscard]] std::vector<std::function<void()>> SetSlow(bool slow);
 
   // Steps of the client that the slow connections of its host have outstanding
-  // above the host's part, without the reserve, while one that is not slow has
-  // nothing and waits. 0 when the call's connection is not slow.
+  // above the host's part, while one that is not slow has nothing and waits. 0
+  // when the call's connection is not slow.
   uint64_t HostExcess() const;
 
   // Steps that the client has outstanding above its part, or as one of several

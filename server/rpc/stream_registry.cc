@@ -20,9 +20,6 @@ namespace {
 
 // Interval between calls of Options::tend.
 constexpr std::chrono::seconds kTendInterval{1};
-// Bounds of the time between two looks at the streams.
-constexpr absl::Duration kMinTick = absl::Milliseconds(10);
-constexpr absl::Duration kMaxTick = absl::Seconds(1);
 
 }  // namespace
 
@@ -78,32 +75,16 @@ void StreamRegistry::StopAll(const absl::Status& status) {
   for (const BatchStream::Deferred& end : ends) end();
 }
 
-absl::Duration StreamRegistry::Tick(absl::Duration max) {
-  const PaceTimes& times = options_.shares->times();
-  // While a client has nothing, the reserve is looked at several times in a
-  // turn.
-  if (options_.shares->starving() > 0) {
-    max = std::min(max, absl::FromChrono(times.probe) / 4);
-  } else {
-    MutexLock lock(mu_);
-    if (!streams_.empty()) {
-      max = std::min(max, absl::FromChrono(times.late) / 2);
-    }
-  }
-  return std::max(max, kMinTick);
-}
-
 void StreamRegistry::Watch() {
   // A blocked write is noticed at most an eighth of its timeout late, a slow
   // reader at most a quarter.
-  const absl::Duration max_tick = std::clamp(
-      std::min(options_.send_timeout / 8, options_.batch_timeout / 4), kMinTick,
-      kMaxTick);
+  const absl::Duration tick = std::clamp(
+      std::min(options_.send_timeout / 8, options_.batch_timeout / 4),
+      absl::Milliseconds(10), absl::Seconds(1));
   SteadyTime now = std::chrono::steady_clock::now();
-  RunningSince running(absl::ToChronoNanoseconds(max_tick), now);
+  RunningSince running(absl::ToChronoNanoseconds(tick), now);
   SteadyTime tended = now;
   while (true) {
-    const absl::Duration tick = Tick(max_tick);
     {
       MutexLock lock(mu_);
       const SteadyTime wake = SteadyDeadline(tick);
@@ -116,7 +97,7 @@ void StreamRegistry::Watch() {
     // machine) does not count, because no client could read then.
     const SteadyTime since = running.Look(now);
     CancelBlocked(since);
-    NoteWaits(now, since);
+    MarkSlow(now, since);
     TakeBackExcess(now, since);
     for (const auto& on_room : options_.shares->Look()) on_room();
     SayFullShares(now, since);
@@ -132,18 +113,15 @@ void StreamRegistry::Watch() {
   }
 }
 
-void StreamRegistry::NoteWaits(SteadyTime now, SteadyTime since) {
-  const auto notable = options_.shares->times().probe;
+void StreamRegistry::MarkSlow(SteadyTime now, SteadyTime since) {
+  const SteadyTime slow =
+      now - absl::ToChronoNanoseconds(options_.batch_timeout);
   std::vector<BatchStream::Deferred> wakes;
   {
     MutexLock lock(mu_);
     for (BatchStream* stream : streams_) {
-      const SteadyTime waits = stream->WaitsSince(since);
-      // A batch may have become ready after `now`.
-      if (waits > now || now - waits < notable) continue;
-      if (auto wake = stream->NoteWait(now - waits)) {
-        wakes.push_back(std::move(wake));
-      }
+      if (stream->WaitsSince(since) > slow) continue;
+      if (auto wake = stream->SetSlow()) wakes.push_back(std::move(wake));
     }
   }
   for (const BatchStream::Deferred& wake : wakes) wake();
@@ -167,36 +145,29 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
     std::vector<std::pair<SteadyTime, BatchStream*>> readers;
     for (BatchStream* stream : streams_) {
       const SteadyTime waits = stream->WaitsSince(since);
-      if (waits <= now) readers.emplace_back(waits, stream);
+      if (waits <= slow) readers.emplace_back(waits, stream);
     }
     std::sort(readers.begin(), readers.end());
-    const auto take_back = [&](BatchStream::Excess excess,
-                               const absl::Status& end) {
-      for (const auto& [waits, stream] : readers) {
-        if (taken >= waiting) return;
-        if (auto free = stream->TakeBack(excess, now - waits, waiting - taken,
-                                         end, &taken)) {
-          if (peer.empty()) peer = stream->peer();
-          ends.push_back(std::move(free));
+    // Batches that can be taken back without ending a call come first, from all
+    // slow readers. If they are not enough, calls are ended.
+    const auto take_back = [&](BatchStream::Excess excess) {
+      for (const absl::Status& end : {absl::OkStatus(), status}) {
+        for (const auto& [waits, stream] : readers) {
+          if (taken >= waiting) return;
+          if (auto free =
+                  stream->TakeBack(excess, waiting - taken, end, &taken)) {
+            if (peer.empty()) peer = stream->peer();
+            ends.push_back(std::move(free));
+          }
         }
       }
     };
-    take_back(BatchStream::Excess::kOfReserve, status);
-    // Only of slow readers.
-    std::erase_if(readers,
-                  [slow](const auto& reader) { return reader.first > slow; });
-    // Batches that can be taken back without ending a call come first, from all
-    // slow readers. If they are not enough, calls are ended.
-    for (const absl::Status& end : {absl::OkStatus(), status}) {
-      take_back(BatchStream::Excess::kOfClient, end);
-    }
+    take_back(BatchStream::Excess::kOfClient);
     // Here a connection may lose its only batch, and it gets no other one
     // before its host's share has room. So the batch that began to wait last is
     // taken back, and the older ones are sent completely.
     std::reverse(readers.begin(), readers.end());
-    for (const absl::Status& end : {absl::OkStatus(), status}) {
-      take_back(BatchStream::Excess::kOfHost, end);
-    }
+    take_back(BatchStream::Excess::kOfHost);
   }
   // Counted before the memory is free, so that an observer of a batch in that
   // memory finds the count.

@@ -80,15 +80,12 @@ class StreamRegistry {
   void Watch();
   // Time before `since` does not count.
   void CancelBlocked(SteadyTime since);
-  // Tells streams how long their batches have waited.
-  void NoteWaits(SteadyTime now, SteadyTime since);
+  // Tells streams that are slow readers.
+  void MarkSlow(SteadyTime now, SteadyTime since);
   // Takes back, as far as other clients wait for memory, the batches that
   // clients have above their shares, slowest client first; then the batches
-  // that slow connections of a host have above its share. Batches in the
-  // reserve whose turn is over come before both.
+  // that slow connections of a host have above its share.
   void TakeBackExcess(SteadyTime now, SteadyTime since);
-  // Time until the next look, at most `max`.
-  absl::Duration Tick(absl::Duration max);
   FullShare Describe(const ClientShares::FullHost& host) const;
   // Logs why clients get nothing, and what to do.
   void SayFullShares(SteadyTime now, SteadyTime since);

@@ -22,8 +22,6 @@ using Member = std::unique_ptr<ClientShares::Member>;
 // Memory for 100 batches of this size.
 constexpr uint64_t kStep = 1000;
 constexpr uint64_t kAll = 1000;  // steps: as many as there are
-constexpr std::chrono::seconds kTimeout{2};
-constexpr std::chrono::nanoseconds kAtOnce{0};
 
 class ClientSharesTest : public ::testing::Test {
  protected:
@@ -42,12 +40,8 @@ class ClientSharesTest : public ::testing::Test {
   static void Return(const Member& member, uint64_t steps) {
     for (const auto& on_room : member->Return(steps)) on_room();
   }
-  // Its batch waits for too long.
-  static void BeSlow(const Member& member) {
-    for (const auto& on_room : member->Waits(kTimeout)) on_room();
-  }
 
-  ClientShares shares_{100 * kStep, kTimeout};
+  ClientShares shares_{100 * kStep};
   std::vector<int> woken_;  // of each call, in their order
 };
 
@@ -92,7 +86,7 @@ TEST_F(ClientSharesTest, CallsShareTheirClientsPart) {
 // Ten connections whose five calls had an id each held 50 batches for certain,
 // all of the address's part, and nothing was taken back for another client.
 TEST(ClientSharesIdsTest, IdsOfAConnectionDoNotFillTheHostsPart) {
-  ClientShares shares(25 * kStep, kTimeout);  // 18 for the only host
+  ClientShares shares(25 * kStep);  // 18 for the only host
   int woken = 0;
   const auto join = [&](const std::string& connection,
                         const std::string& client) {
@@ -128,7 +122,7 @@ TEST(ClientSharesIdsTest, IdsOfAConnectionDoNotFillTheHostsPart) {
 }
 
 TEST_F(ClientSharesTest, ClientsOfTheOnlyConnectionHaveABatchEach) {
-  ClientShares shares(4 * kStep, kTimeout);
+  ClientShares shares(4 * kStep);
   std::vector<Member> clients;
   for (const char* client : {"a", "b", "c"}) {
     clients.push_back(shares.Join({.host = "h",
@@ -179,7 +173,7 @@ TEST_F(ClientSharesTest, AHostWhosePartIsFullIsNamed) {
   EXPECT_EQ(hosts[0].held_bytes, 75 * kStep);
   EXPECT_EQ(hosts[0].share_bytes, 75 * kStep);
   // With what is said to be needed it would have had its batch.
-  ClientShares larger(hosts[0].needed_bytes, kTimeout);
+  ClientShares larger(hosts[0].needed_bytes);
   std::vector<Member> all;
   for (int i = 0; i < 6; ++i) {
     all.push_back(larger.Join({.host = "h1",
@@ -205,7 +199,9 @@ TEST_F(ClientSharesTest, APromptConnectionGoesOnBesideSlowOnesOfItsHost) {
   }
   const Member good = Join("h1", "good", 2 * kStep);
   EXPECT_EQ(good->Take(1), 0);
-  for (size_t i = 0; i + 1 < slow.size(); ++i) BeSlow(slow[i]);
+  for (size_t i = 0; i + 1 < slow.size(); ++i) {
+    for (const auto& on_room : slow[i]->SetSlow(true)) on_room();
+  }
   // As soon as two of the batches are known to be those of slow connections.
   EXPECT_EQ(woken_.back(), 1);
   EXPECT_EQ(good->Take(kAll), 1);
@@ -223,10 +219,7 @@ TEST_F(ClientSharesTest, APromptConnectionGoesOnBesideSlowOnesOfItsHost) {
   }
   EXPECT_EQ(taken, 87 - 75 - 2);
   // The slow ones lose nothing by it.
-  for (const Member& one : slow) {
-    EXPECT_EQ(one->HostExcess(), 0);
-    EXPECT_FALSE(one->LeaveReserve(10 * kTimeout));
-  }
+  for (const Member& one : slow) EXPECT_EQ(one->HostExcess(), 0);
 }
 
 TEST_F(ClientSharesTest, ASlowConnectionGetsNothingBeyondItsHostsPart) {
@@ -234,28 +227,26 @@ TEST_F(ClientSharesTest, ASlowConnectionGetsNothingBeyondItsHostsPart) {
   for (int i = 0; i < 75; ++i) {
     slow.push_back(Join("h1", "slow " + std::to_string(i)));
     ASSERT_EQ(slow.back()->Take(1), 1);
-    EXPECT_TRUE(slow.back()->Waits(kTimeout).empty());
+    EXPECT_TRUE(slow.back()->SetSlow(true).empty());
   }
   // Nobody knows it yet.
   Member late = Join("h1", "late");
   EXPECT_EQ(late->Take(1), 1);
-  EXPECT_TRUE(late->Waits(kTimeout).empty());
+  EXPECT_TRUE(late->SetSlow(true).empty());
   // It is taken back for one that is not slow, and for no other.
-  EXPECT_FALSE(late->LeaveReserve(kTimeout));
+  EXPECT_EQ(late->HostExcess(), 0);
   const Member other_slow = Join("h1", "slow 0");
   EXPECT_EQ(other_slow->Take(1), 0);
-  EXPECT_FALSE(late->LeaveReserve(kTimeout));
+  EXPECT_EQ(late->HostExcess(), 0);
   const Member good = Join("h1", "good", 12 * kStep);
   EXPECT_EQ(good->Take(1), 0);
-  EXPECT_FALSE(good->LeaveReserve(kTimeout));
-  for (const Member& one : slow) {
-    ASSERT_FALSE(one->LeaveReserve(kTimeout));
-    ASSERT_EQ(one->HostExcess(), 0);
-  }
-  EXPECT_TRUE(late->LeaveReserve(kTimeout));
+  EXPECT_EQ(late->HostExcess(), 1);
+  EXPECT_EQ(slow[0]->HostExcess(), 1);
+  EXPECT_EQ(good->HostExcess(), 0);
   for (const auto& on_room : late->ReturnAll()) on_room();
   EXPECT_EQ(woken_.back(), 1);
   EXPECT_EQ(good->Take(1), 1);
+  EXPECT_EQ(slow[0]->HostExcess(), 0);
   // Once more it waits for its turn, also as another call.
   EXPECT_EQ(late->Take(1), 0);
   late.reset();
@@ -268,30 +259,12 @@ TEST_F(ClientSharesTest, ASlowConnectionGetsNothingBeyondItsHostsPart) {
   // What it then takes at once says that it is slow no more.
   Return(slow[1], 1);
   EXPECT_EQ(late->Take(1) + other_slow->Take(1), 1);
-  late->Sent(kAtOnce);
+  for (const auto& on_room : late->SetSlow(false)) on_room();
   Return(late, 1);
   Return(slow[2], 1);
   const Member next = Join("h1", "next");
   EXPECT_EQ(next->Take(1), 1);
   EXPECT_EQ(late->Take(1), 1);
-}
-
-// Parts shrink when another address comes: slow connections then hold more than
-// their address's part, and a prompt one of the address gets what is above it.
-TEST_F(ClientSharesTest, SlowConnectionsAboveAPartThatShrankGiveItBack) {
-  std::vector<Member> slow;
-  for (int i = 0; i < 75; ++i) {
-    slow.push_back(Join("h1", "slow " + std::to_string(i)));
-    ASSERT_EQ(slow.back()->Take(1), 1);
-    BeSlow(slow.back());
-  }
-  const Member other = Join("h2", "other", 25 * kStep);
-  EXPECT_EQ(other->Take(1), 1);
-  EXPECT_EQ(slow[0]->HostExcess(), 0);
-  const Member good = Join("h1", "good");
-  EXPECT_EQ(good->Take(1), 0);
-  EXPECT_EQ(slow[0]->HostExcess(), 1);
-  EXPECT_EQ(other->HostExcess(), 0);
 }
 
 TEST_F(ClientSharesTest, EveryClientHasOneBatchHoweverLarge) {
@@ -308,7 +281,7 @@ TEST_F(ClientSharesTest, EveryClientHasOneBatchHoweverLarge) {
 }
 
 TEST_F(ClientSharesTest, AClientWithNothingComesFirst) {
-  ClientShares shares(8 * kStep, kTimeout);  // 6 for the only host
+  ClientShares shares(8 * kStep);  // 6 for the only host
   std::vector<std::string> order;
   const auto join = [&](const std::string& client, const std::string& name) {
     return shares.Join({.host = "h",
@@ -452,7 +425,7 @@ class ClientSharesPatienceTest : public ::testing::Test {
   }
 
   SteadyTime now_{std::chrono::hours(1)};
-  ClientShares shares_{16 * kStep, kTimeout, [this] { return now_; }};
+  ClientShares shares_{16 * kStep, [this] { return now_; }};
   std::map<std::string, int> woken_;
   std::vector<Member> small_;
   std::vector<bool> has_;  // each of small_: a batch
@@ -514,13 +487,13 @@ TEST_F(ClientSharesPatienceTest, AHoldEnds) {
 // What slow connections hold does not become free soon.
 TEST_F(ClientSharesPatienceTest, NobodyWaitsForTheMemoryOfSlowConnections) {
   ASSERT_NO_FATAL_FAILURE(JoinSmall());
-  for (int i = 0; i < 3; ++i) Call(small_[i]->Waits(kTimeout));
+  for (int i = 0; i < 3; ++i) Call(small_[i]->SetSlow(true));
   // Within the host's share and half of the free quarter there are 14.
   const Member large = Join("large", 12);
   EXPECT_EQ(large->Take(1), 0);
   now_ += kUnit;
   EXPECT_EQ(SendSmall(3), 5);
-  small_[2]->Sent(kAtOnce);
+  Call(small_[2]->SetSlow(false));
   EXPECT_EQ(SendSmall(2), 0);
   EXPECT_EQ(woken_["large"], 1);
 }
@@ -531,7 +504,7 @@ TEST_F(ClientSharesPatienceTest, ASlowConnectionHoldsOthersBackForAMoment) {
   const Member stuck = Join("stuck", 3);
   ASSERT_EQ(stuck->Take(1), 1);
   const Member large = Join("large", 10);
-  Call(large->Waits(kTimeout));
+  Call(large->SetSlow(true));
   EXPECT_EQ(large->Take(1), 0);
   int held = 0;
   for (int unit = 0; unit < 320; ++unit) {
@@ -566,7 +539,7 @@ TEST_F(ClientSharesPatienceTest, NorOneOfTheirConnection) {
 
 // Every call gets all its steps, whoever makes room for it.
 TEST(ClientSharesThreadsTest, CallsOnManyThreadsComeToTheirEnd) {
-  ClientShares shares(4 * kStep, kTimeout);
+  ClientShares shares(4 * kStep);
   std::vector<std::thread> threads;
   for (int t = 0; t < 6; ++t) {
     threads.emplace_back([&, t] {
@@ -591,15 +564,11 @@ TEST(ClientSharesThreadsTest, CallsOnManyThreadsComeToTheirEnd) {
             room = false;
             continue;
           }
+          for (const auto& on_room : member->SetSlow(left % 3 == 0)) {
+            on_room();
+          }
+          for (const auto& on_room : member->Return(taken)) on_room();
           left -= taken;
-          const bool slow = left % 3 == 0;
-          for (const auto& on_room : member->Waits(slow ? kTimeout : kAtOnce)) {
-            on_room();
-          }
-          member->Sent(slow ? kTimeout : kAtOnce);
-          for (const auto& on_room : member->Return(taken, left > 0)) {
-            on_room();
-          }
         }
       }
     });
