@@ -278,7 +278,7 @@ absl::StatusOr<std::unique_ptr<lease::LeaseServer>> StartLeases(
 }
 
 // Serves until a signal or, with leases (null: none), until the last one ends.
-void AwaitEnd(const ServerSettings& settings, program::StopSignals& signals,
+void AwaitEnd(const ServerSettings& settings, StopSignals& signals,
               lease::LeaseServer* leases) {
   bool unused = false;
   int signal_number = 0;
@@ -288,7 +288,7 @@ void AwaitEnd(const ServerSettings& settings, program::StopSignals& signals,
     signals.OnSignal([leases] { leases->Stop(); });
     unused = leases->Run();
     signals.OnSignal(nullptr);
-    signal_number = program::StopSignals::signal();
+    signal_number = StopSignals::signal();
   }
   const std::string why =
       unused ? absl::StrCat("no program has held a lease for ",
