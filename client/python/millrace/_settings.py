@@ -18,8 +18,10 @@ EXTRA_TENSORS = ("source_index", "sample_index", "valid")
 
 # Data of this machine in the place of an endpoint.
 _LOCAL_SCHEMES = ("imagefolder:", "lmdb:", "parquet:")
-# For checks of the other options of a loader whose server is not known yet.
+# For checks of the other options of a loader whose server, and the name of its data there, are not
+# known yet.
 _SOME_SERVER = "127.0.0.1:1"
+_SOME_DATASET = "data"
 
 
 def _texts_of(argument: str, values: Any, expected: str) -> tuple[str, ...]:
@@ -119,7 +121,7 @@ def make(*, endpoint: str, dataset: str | None, pipeline: Mapping[str, str],
     default."""
     settings = {"endpoint": endpoint, "epochs": "0"}
     if is_local(endpoint):
-        settings.update(endpoint=_SOME_SERVER, same_host="auto")
+        settings.update(endpoint=_SOME_SERVER, dataset=_SOME_DATASET, same_host="auto")
     settings.update(pipeline)
     if dataset is not None:
         settings["dataset"] = dataset
