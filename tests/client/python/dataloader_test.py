@@ -154,7 +154,7 @@ for named, part in ((dict(num_workers=4), "num_workers"), (dict(collate_fn=list)
                     (dict(generator=torch.Generator()), "seed="), (dict(worker_init_fn=print), "seed="),
                     (dict(prefetch_factor=2), "window="), (dict(persistent_workers=True), "epoch"),
                     (dict(timeout=3), "next_timeout="), (dict(multiprocessing_context="spawn"), "no worker"),
-                    (dict(in_order=False), "order"), (dict(transform=print), "transforms"),
+                    (dict(in_order=False), "order"), (dict(transform=print), "pipeline="),
                     (dict(tensor_type="numpy"), "millrace.Loader"), (dict(suffle=True), "shuffle=")):
     refused(lambda: loader(**named), a, part)
     refused(lambda: loader(**named), TypeError, part)
