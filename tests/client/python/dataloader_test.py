@@ -161,7 +161,7 @@ for named, part in ((dict(num_workers=4), "num_workers"), (dict(collate_fn=list)
 loader(num_workers=0, collate_fn=None, sampler=None, pin_memory=False, generator=None, in_order=True)
 samples = torch.utils.data.TensorDataset(torch.zeros(3))
 refused(lambda: millrace.DataLoader(samples, batch_size=4), a, "HOST:PORT")
-refused(lambda: millrace.DataLoader(batch_size=4), millrace.InvalidArgumentError, "names no server")
+refused(lambda: millrace.DataLoader(batch_size=4), millrace.InvalidArgumentError, "endpoint is missing")
 refused(lambda: loader(drop_last=True, pad_last=True), millrace.InvalidArgumentError, "pad_last")
 """)
 
