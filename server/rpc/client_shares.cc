@@ -156,12 +156,20 @@ bool ClientShares::HasRoom(const Member& member) const {
          outstanding_bytes_ + 2 * bytes <= bytes_ / 4 * 3;
 }
 
+uint64_t ClientShares::SlowBytes(const Host& host) {
+  uint64_t bytes = 0;
+  for (const auto& [name, connection] : host.connections) {
+    if (connection.pace == ReaderPace::kSlow) {
+      bytes += connection.outstanding_bytes;
+    }
+  }
+  return bytes;
+}
+
 bool ClientShares::FitsHostShare(const Member& member, bool drained) const {
   const Host& host = *member.host_;
-  const uint64_t of_host = drained ? host.late_bytes : host.outstanding_bytes;
-  // A large batch in the reserve may take more than the reserve has.
-  const uint64_t reserved =
-      drained ? 0 : std::min(host.reserve_bytes, bytes_ / 8);
+  const uint64_t of_host = drained ? SlowBytes(host) : host.outstanding_bytes;
+  const uint64_t reserved = drained ? 0 : host.reserve_bytes;
   return of_host == 0 || of_host - reserved + member.step_bytes_ <= HostShare();
 }
 
@@ -176,10 +184,11 @@ bool ClientShares::FitsReserve(const Member& member, uint64_t reserved,
   // Connections that are not late return their memory soon: together they have
   // no more than the host's part. The other half of the free quarter is left
   // for a new host.
-  const uint64_t of_host = drained ? host.late_bytes : host.outstanding_bytes;
+  const uint64_t of_host = drained ? SlowBytes(host) : host.outstanding_bytes;
+  const uint64_t late = drained ? of_host : host.late_bytes;
   const uint64_t all = outstanding_bytes_ - reserve_bytes_ + reserved -
                        host.outstanding_bytes + of_host;
-  return of_host - host.late_bytes + member.step_bytes_ <= HostShare() &&
+  return of_host - late + member.step_bytes_ <= HostShare() &&
          all + member.step_bytes_ <= bytes_ / 8 * 7;
 }
 
@@ -332,11 +341,16 @@ void ClientShares::BeginTurn(const NextTurn& next) {
   Host& host = *member->host_;
   Connection& connection = member->client_->connection->second;
   const uint64_t bytes = member->step_bytes_;
-  connection.in_reserve =
-      InReserve{.stay = host.turns.Begin(next.chosen, connection.pace, now_()),
-                .bytes = bytes};
-  host.reserve_bytes += bytes;
-  reserve_bytes_ += bytes;
+  // A batch that is larger than the reserve takes longer than a turn to send,
+  // and others find no room where it was. It stays until its connection is slow
+  // (HostExcess()).
+  if (bytes <= bytes_ / 8) {
+    connection.in_reserve = InReserve{
+        .stay = host.turns.Begin(next.chosen, connection.pace, now_()),
+        .bytes = bytes};
+    host.reserve_bytes += bytes;
+    reserve_bytes_ += bytes;
+  }
   host.last_turn = ++turns_;
   SetWaits(member, false);
   Count(member, 1);
@@ -509,11 +523,11 @@ uint64_t ClientShares::Member::HostExcess() const {
       !shares_->APromptOneWaits(*host_)) {
     return 0;
   }
-  uint64_t slow_bytes = 0;
+  uint64_t slow_bytes = SlowBytes(*host_);
   for (const auto& [name, connection] : host_->connections) {
-    if (connection.pace != ReaderPace::kSlow) continue;
-    slow_bytes += connection.outstanding_bytes;
-    if (connection.in_reserve) slow_bytes -= connection.in_reserve->bytes;
+    if (connection.pace == ReaderPace::kSlow && connection.in_reserve) {
+      slow_bytes -= connection.in_reserve->bytes;
+    }
   }
   // A host keeps one batch, whatever its size.
   const uint64_t bytes =

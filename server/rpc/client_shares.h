@@ -179,8 +179,10 @@ class ClientShares {
   uint64_t Window(const Member& member) const MR_REQUIRES(mu_);
   // The call may have one more step now.
   bool HasRoom(const Member& member) const MR_REQUIRES(mu_);
+  // What slow connections of the host have outstanding.
+  static uint64_t SlowBytes(const Host& host);
   // One more batch of the call is within its host's part, or is the host's only
-  // one. `drained`: as if connections that are not late had nothing
+  // one. `drained`: as if connections that are not slow had nothing
   // outstanding.
   bool FitsHostShare(const Member& member, bool drained = false) const
       MR_REQUIRES(mu_);

@@ -8,6 +8,10 @@ namespace {
 // The part of the time that connections that are not prompt get beside prompt
 // ones. A choice.
 constexpr int kCreditParts = 4;
+// The reserve is in use for this part of batch_timeout after each turn of a
+// prompt connection. A choice: a job that requests a batch each 100 ms keeps it
+// in use.
+constexpr int kUsesPerTimeout = 4;
 
 }  // namespace
 
@@ -58,9 +62,11 @@ ReserveTurns::Stay ReserveTurns::Begin(const Chosen& chosen, ReaderPace pace,
 
 void ReserveTurns::End(const Stay& stay, SteadyTime now) {
   if (stay.has_credit) {
-    // What is left of the slice is not lost.
+    // What is left of the slice is not lost, and the turn is no pause of the
+    // prompt ones.
     const Nanos left = times_.Slice(stay.pace) - (now - stay.since);
-    SetCredit(Credit(now) + std::max(left, Nanos(0)), now);
+    SetCredit(GrownCredit(now) + std::max(left, Nanos(0)), now);
+    prompt_use_ = now;
   }
   if (stay.pace == ReaderPace::kPrompt) {
     SetCredit(Credit(now), now);
@@ -78,8 +84,16 @@ bool ReserveTurns::MustLeave(const Stay& stay, Nanos waited,
   return waited >= (is_better ? times_.probe : times_.Slice(stay.pace));
 }
 
+bool ReserveTurns::IsInUse(SteadyTime now) const {
+  return prompt_use_.has_value() &&
+         now - *prompt_use_ < times_.slow / kUsesPerTimeout;
+}
+
 ReserveTurns::Nanos ReserveTurns::Credit(SteadyTime now) const {
-  if (!IsInUse(now)) return Nanos(0);
+  return IsInUse(now) ? GrownCredit(now) : Nanos(0);
+}
+
+ReserveTurns::Nanos ReserveTurns::GrownCredit(SteadyTime now) const {
   return std::min(times_.slow, credit_ + (now - credit_at_) / kCreditParts);
 }
 

@@ -71,10 +71,10 @@ class ReserveTurns {
   using Nanos = PaceTimes::Nanos;
 
   // A prompt connection has used the reserve a short time ago.
-  bool IsInUse(SteadyTime now) const {
-    return prompt_use_.has_value() && now - *prompt_use_ < times_.slow;
-  }
+  bool IsInUse(SteadyTime now) const;
   Nanos Credit(SteadyTime now) const;
+  // As if it had been in use since credit_at_.
+  Nanos GrownCredit(SteadyTime now) const;
   void SetCredit(Nanos credit, SteadyTime now);
 
   const PaceTimes times_;

@@ -276,6 +276,25 @@ TEST_F(ClientSharesTest, ASlowConnectionGetsNothingBeyondItsHostsPart) {
   EXPECT_EQ(late->Take(1), 1);
 }
 
+// Where an eighth of the memory has no room for it, a batch beside slow
+// connections is taken back only when its own connection is slow.
+TEST_F(ClientSharesTest, ALargeBatchHasNoTurn) {
+  std::vector<Member> slow;
+  for (int i = 0; i < 5; ++i) {
+    slow.push_back(Join("h1", "slow " + std::to_string(i), 14 * kStep));
+    ASSERT_EQ(slow.back()->Take(1), 1);
+    BeSlow(slow.back());
+  }
+  const Member large = Join("h1", "large", 14 * kStep);
+  EXPECT_EQ(large->Take(1), 1);  // 84 in all
+  const Member other = Join("h1", "other", 14 * kStep);
+  EXPECT_EQ(other->Take(1), 0);
+  EXPECT_FALSE(large->LeaveReserve(10 * kTimeout));
+  EXPECT_EQ(large->HostExcess(), 0);
+  BeSlow(large);
+  EXPECT_EQ(large->HostExcess(), 1);
+}
+
 // Parts shrink when another address comes: slow connections then hold more than
 // their address's part, and a prompt one of the address gets what is above it.
 TEST_F(ClientSharesTest, SlowConnectionsAboveAPartThatShrankGiveItBack) {

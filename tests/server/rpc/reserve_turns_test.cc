@@ -143,11 +143,15 @@ TEST_F(ReserveTurnsTest, ALateOneWaitsForCreditWhilePromptOnesUseIt) {
   (void)Run({kPrompt}, milliseconds(8));
   EXPECT_EQ(Next({kLate}), std::nullopt);
   EXPECT_EQ(Next({kLate, kNew}), 1) << "a new one needs no credit";
-  now_ += milliseconds(1000);
+  for (int i = 0; i < 10; ++i) {
+    now_ += milliseconds(92);
+    EXPECT_EQ(Next({kLate}).has_value(), i == 9) << i;
+    (void)Run({kPrompt}, milliseconds(8));
+  }
   EXPECT_EQ(Next({kLate}), 0) << "it has 250 ms of credit";
   EXPECT_EQ(Next({kLater}), std::nullopt);
   // No prompt one has used it for a while.
-  now_ += milliseconds(1000);
+  now_ += milliseconds(500);
   EXPECT_EQ(Next({kLater}), 0);
   // A prompt one that comes now does not pay for the time before.
   (void)Run({kPrompt}, milliseconds(8));
