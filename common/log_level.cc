@@ -16,12 +16,11 @@ constexpr size_t kMaxShownBytes = 100;
 
 }  // namespace
 
-absl::Status CheckLogLevel() {
+absl::StatusOr<LogSeverity> LogLevelOfEnvironment() {
   const char* const set = std::getenv(kVariable);
   const absl::string_view level = set == nullptr ? "" : set;
-  if (level.empty() || level == "debug" || level == "info") {
-    return absl::OkStatus();
-  }
+  if (level == "debug") return LogSeverity::kDEBUG;
+  if (level.empty() || level == "info") return LogSeverity::kINFO;
   return UsageError(absl::InvalidArgumentError(absl::StrCat(
       "the environment variable ", kVariable, " is \"",
       CleanText(level, kMaxShownBytes), "\"; set it to debug or info")));

@@ -9,18 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/clean_text.h"
+#include "common/log_level.h"
 
 namespace millrace {
 namespace {
 
-LogSeverity SeverityOfEnvironment() {
-  const char* const level = std::getenv("MILLRACE_LOG_LEVEL");
-  return level != nullptr && absl::string_view(level) == "debug"
-             ? LogSeverity::kDEBUG
-             : LogSeverity::kINFO;
-}
-
-std::atomic<LogSeverity> min_severity{SeverityOfEnvironment()};
+std::atomic<LogSeverity> min_severity{
+    LogLevelOfEnvironment().value_or(LogSeverity::kINFO)};
 
 }  // namespace
 

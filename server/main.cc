@@ -368,7 +368,8 @@ absl::Status CheckNoDataset(const std::string& path, const Datasets& datasets) {
 
 int Main(const std::vector<std::string>& arguments) {
   RouteLibraryLogs();
-  if (const absl::Status level = CheckLogLevel(); !level.ok()) {
+  if (const absl::Status level = LogLevelOfEnvironment().status();
+      !level.ok()) {
     return Fail(level);
   }
   const absl::StatusOr<ServerCommandLine> line =

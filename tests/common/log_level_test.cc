@@ -13,18 +13,21 @@ namespace millrace {
 namespace {
 
 TEST(LogLevelTest, DebugAndInfoAreLevels) {
-  for (const char* level : {"", "info", "debug"}) {
-    setenv("MILLRACE_LOG_LEVEL", level, 1);
-    EXPECT_TRUE(CheckLogLevel().ok()) << level;
-  }
+  const auto level = [](const char* text) {
+    setenv("MILLRACE_LOG_LEVEL", text, 1);
+    return *LogLevelOfEnvironment();
+  };
+  EXPECT_EQ(level(""), LogSeverity::kINFO);
+  EXPECT_EQ(level("info"), LogSeverity::kINFO);
+  EXPECT_EQ(level("debug"), LogSeverity::kDEBUG);
   unsetenv("MILLRACE_LOG_LEVEL");
-  EXPECT_TRUE(CheckLogLevel().ok());
+  EXPECT_EQ(*LogLevelOfEnvironment(), LogSeverity::kINFO);
 }
 
 TEST(LogLevelTest, AnotherLevelIsAMistake) {
   for (const char* level : {"verbose", "DEBUG", "0"}) {
     setenv("MILLRACE_LOG_LEVEL", level, 1);
-    const absl::Status status = CheckLogLevel();
+    const absl::Status status = LogLevelOfEnvironment().status();
     EXPECT_TRUE(IsUsageError(status)) << status;
     EXPECT_EQ(status.message(),
               absl::StrCat("the environment variable MILLRACE_LOG_LEVEL is \"",
