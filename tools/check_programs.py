@@ -243,7 +243,7 @@ _CLIENT = [("--endpoint=" + _NOBODY, ("--endpoint", "--server")),
 _COMPLETION = {
     ("millrace-server", None): [("--parse_config", ("--parse_config",)),
                                 ("--synthetic_only", ("--synthetic_only", "--dataset",
-                                                       "--config"))],
+                                                       "--config", "--lease_socket"))],
     ("millrace-data", "pack"): [("--format=imagefolder", ("--format",)),
                                 ("--input=images", ("--input",)),
                                 ("--output=lmdb:packed", ("--output",)),
