@@ -27,10 +27,10 @@ _BATCH = 64
 _WARMUP = 2.0
 
 
-def python_rate(address, text, seconds):
+def python_rate(address, text, batch, seconds):
     """Samples/s of a loop that only takes batches."""
     import millrace
-    with millrace.Loader(address, pipeline=text, batch_size=_BATCH, shuffle=None, drop_last=True,
+    with millrace.Loader(address, pipeline=text, batch_size=batch, shuffle=None, drop_last=True,
                          tensor_type="numpy", apply_device_transform=False) as loader:
         begun = counted_from = None
         samples = 0
@@ -43,7 +43,7 @@ def python_rate(address, text, seconds):
                     if now - begun >= _WARMUP:
                         counted_from = now
                     continue
-                samples += _BATCH
+                samples += batch
                 if now - counted_from >= seconds:
                     return samples / (now - counted_from)
 
@@ -68,9 +68,9 @@ def own_times(address, batches):
     return times
 
 
-def bench_rate(program, address, path, seconds):
+def bench_rate(program, address, path, batch, seconds):
     result = json.loads(adapt.run(
-        [program, "bench", f"--endpoint={address}", f"--pipeline={path}", f"--batch_size={_BATCH}",
+        [program, "bench", f"--endpoint={address}", f"--pipeline={path}", f"--batch_size={batch}",
          f"--seconds={seconds}s", f"--warmup={_WARMUP}s", "--json"]))
     return result["images_per_second"]
 
@@ -110,9 +110,11 @@ def main(arguments):
             fairness.write_photos(photos)
         adapt.run([pack, "pack", "--format=imagefolder", f"--input={photos}",
                    f"--output=lmdb:{work}/photos.lmdb"])
-        jobs = {"photographs, crop 224": _PHOTOS, "ready batches of 224 x 224 x 3": _READY}
+        # Title: (pipeline, batch). A few photographs are enough for batches of 16.
+        jobs = {"photographs, crop 224": (_PHOTOS, 16),
+                "ready batches of 224 x 224 x 3": (_READY, _BATCH)}
         paths = {}
-        for i, (title, text) in enumerate(jobs.items()):
+        for i, (title, (text, _)) in enumerate(jobs.items()):
             paths[title] = os.path.join(work, f"{i}.textproto")
             with open(paths[title], "w", encoding="utf-8") as file:
                 file.write(text)
@@ -123,18 +125,19 @@ def main(arguments):
         client = os.path.join(options.bin, "millrace")
         with adapt.server(os.path.join(options.bin, "millrace-server"), flags, work) as address:
             for turn in range(options.rounds):
-                for title, text in jobs.items():
+                for title, (text, batch) in jobs.items():
                     measure = [
                         lambda: rates[title][0].append(
-                            python_rate(address, text, options.seconds)),
+                            python_rate(address, text, batch, options.seconds)),
                         lambda: rates[title][1].append(
-                            bench_rate(client, address, paths[title], options.seconds))]
+                            bench_rate(client, address, paths[title], batch,
+                                       options.seconds))]
                     for one in measure if turn % 2 == 0 else reversed(measure):
                         one()
                 own.append(statistics.median(own_times(address, 400)) * 1e6)
                 imports.append(import_seconds() * 1e3)
         print(f"{options.rounds} rounds of {options.seconds} s, server and client on "
-              f"{len(os.sched_getaffinity(0))} cores, batches of {_BATCH}. "
+              f"{len(os.sched_getaffinity(0))} cores. "
               "Median (lowest–highest).\n")
         print("| what | measured | bar |\n|---|---|---|")
         for title, (python, other) in rates.items():
