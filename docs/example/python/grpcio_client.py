@@ -294,7 +294,8 @@ class Client:
                     raise CallError(StatusCode.CANCELLED, "the iteration has ended")
                 requested = time.monotonic()
                 result = function(server.channel, request)
-                server.failures = 0
+                if requested >= server.failed_at:  # a batch that was on its way says nothing new
+                    server.failures = 0
                 return result
             except grpc.RpcError as failure:
                 error = error_of(failure, request)

@@ -15,7 +15,7 @@ _PATH = os.pathsep.join(os.path.abspath(path) for path in (
 
 # Common to the scripts. `code` is a folder with a generated millrace_v1.
 _BEGIN = """
-import os, signal, time
+import os, signal, threading, time
 sys.path.insert(0, sys.argv[2])
 import numpy
 import grpcio_client
@@ -236,11 +236,16 @@ assert "bfloat16" in str(error_of(lambda: client_of(text=text)))
 client = client_of(ENDPOINT, sys.argv[3])
 for server in client.servers:
     server.connected.result(timeout=60)     # so that both get calls
-batches, kept = client.batches(0), []
-for _ in range(5):
-    kept.append(next(batches))
-os.kill(int(sys.argv[4]), signal.SIGKILL)
-kept += batches
+
+def kill_it_in_a_call():
+    while client.servers[1].calls == 0:
+        time.sleep(0.001)
+    time.sleep(0.2)     # the calls are sent
+    os.kill(int(sys.argv[4]), signal.SIGKILL)
+
+os.kill(int(sys.argv[4]), signal.SIGSTOP)
+threading.Thread(target=kill_it_in_a_call).start()
+kept = list(client.batches(0))
 failures = [server.failures for server in client.servers]
 assert failures[0] == 0 and failures[1] > 0, failures
 assert compare(kept, of_the_package(0)) == 41
