@@ -308,6 +308,11 @@ void EndUnreachable(const absl::Status& why) {
 
 absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                    const ServerCommandLine& line, StopSignals& signals) {
+  // First: a pipe that no program reads is an error before datasets are opened.
+  PortFile port_file;
+  if (!line.check_config) {
+    MR_ASSIGN_OR_RETURN(port_file, PortFile::Open(line.port_file));
+  }
   // Destroyed last, because everything below is charged to it. CheckMemory()
   // refuses a budget below the minimum after the datasets are open, and then
   // names a budget that works.
@@ -417,9 +422,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   // A process that reads the port may stop the server, so signals must already
   // lead to a graceful end.
   signals.Hold();
-  if (!line.port_file.empty()) {
-    MR_RETURN_IF_ERROR(WritePortFile(line.port_file, server->port()));
-  }
+  MR_RETURN_IF_ERROR(port_file.Write(server->port()));
   absl::PrintF("listening on %s\n", server->address());
   if (const absl::Status printed = FlushStandardOutput(); !printed.ok()) {
     MR_LOG(WARNING) << printed.message() << "; the server continues";

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,11 @@ absl::Status Refused(const std::string& path, absl::string_view reason) {
   return UsageError(absl::InvalidArgumentError(
       absl::StrCat("flag --port_file=", path, ": ", reason,
                    ", and the server would replace it: name another file")));
+}
+
+absl::Status CannotPublish(const absl::Status& why) {
+  return absl::UnavailableError(
+      absl::StrCat("the server cannot publish its port: ", why.message()));
 }
 
 }  // namespace
@@ -63,13 +69,31 @@ absl::Status RemovePortFile(const std::string& path) {
       absl::StrCat("the port file: ", removed.message()));
 }
 
-absl::Status WritePortFile(const std::string& path, int port) {
-  // Not synced: after a power failure no server has this port.
-  const absl::Status written =
-      WriteFileAtomically(path, absl::StrCat(port, "\n"), Lasts::kThroughCrash);
-  if (written.ok()) return written;
-  return absl::UnavailableError(
-      absl::StrCat("the server cannot publish its port: ", written.message()));
+absl::StatusOr<PortFile> PortFile::Open(const std::string& path) {
+  PortFile file;
+  file.path_ = path;
+  if (path.empty() || !IsSpecialFile(path)) return file;
+  absl::StatusOr<std::unique_ptr<AtomicFile>> special =
+      AtomicFile::Create(path, Lasts::kThroughCrash);
+  if (!special.ok()) return CannotPublish(special.status());
+  file.special_ = *std::move(special);
+  return file;
+}
+
+absl::Status PortFile::Write(int port) {
+  if (path_.empty()) return absl::OkStatus();
+  const std::string text = absl::StrCat(port, "\n");
+  if (special_ == nullptr) {
+    // Not synced: after a power failure no server has this port.
+    const absl::Status written =
+        WriteFileAtomically(path_, text, Lasts::kThroughCrash);
+    return written.ok() ? written : CannotPublish(written);
+  }
+  absl::Status written = special_->Write(text);
+  if (written.ok()) written = special_->Commit();
+  // The reader of a pipe waits for its end.
+  special_.reset();
+  return written.ok() ? written : CannotPublish(written);
 }
 
 }  // namespace millrace::server

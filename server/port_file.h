@@ -3,10 +3,13 @@
 #ifndef MILLRACE_SERVER_PORT_FILE_H_
 #define MILLRACE_SERVER_PORT_FILE_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/atomic_file.h"
 
 namespace millrace::server {
 
@@ -27,10 +30,25 @@ absl::Status CheckPortFileIsNoDataset(const std::string& path,
 // CheckPortFile(), and then nothing is removed.
 absl::Status RemovePortFile(const std::string& path);
 
-// Writes the port and a newline to `path`, as AtomicFile (common/atomic_file.h)
-// writes: readers see the whole line or no file. Errors name the file and the
-// reason.
-absl::Status WritePortFile(const std::string& path, int port);
+// Where the port is written once it is known. One thread.
+class PortFile {
+ public:
+  // Writes nothing.
+  PortFile() = default;
+
+  // Of --port_file; an empty path: nothing is written. A pipe or device is
+  // opened now and kept open until Write(). Unavailable: no program reads the
+  // pipe. Errors name the file and the reason.
+  static absl::StatusOr<PortFile> Open(const std::string& path);
+
+  // Writes the port and a newline, as AtomicFile (common/atomic_file.h) writes:
+  // readers see the whole line or no file. Called once. Errors like Open().
+  absl::Status Write(int port);
+
+ private:
+  std::string path_;
+  std::unique_ptr<AtomicFile> special_;  // null: a file
+};
 
 }  // namespace millrace::server
 

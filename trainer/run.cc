@@ -180,6 +180,10 @@ class TrainingRun {
 
   uint64_t audit_attempt_ = 0;
   uint64_t batches_ = 0;  // batches that the loader delivered
+  // Of --json=PIPE (or a device): opened at the start, where the lack of a
+  // reader is an error, and kept open, because the first close ends the reader.
+  // Null: --json is a file, or absent, or this is not rank 0.
+  std::unique_ptr<AtomicFile> json_pipe_;
   // Between BeginEpoch() and EndEpoch() of the monitor.
   bool in_epoch_ = false;
   double no_answer_before_ = 0;  // the loader's, at the start of the epoch
@@ -235,6 +239,9 @@ absl::Status TrainingRun::SetUp() {
     // it has one, or is killed. An empty file, as mktemp makes one, is none.
     if (!config_.json.empty() && !IsEmptyFile(config_.json)) {
       MR_RETURN_IF_ERROR(RemoveOldFile(config_.json));
+    }
+    if (!config_.json.empty() && IsSpecialFile(config_.json)) {
+      MR_ASSIGN_OR_RETURN(json_pipe_, AtomicFile::Create(config_.json));
     }
   }
   MR_RETURN_IF_ERROR(CheckFolders());
@@ -704,7 +711,11 @@ void TrainingRun::Summarize() {
 
 absl::Status TrainingRun::WriteSummary() const {
   if (env_.rank != 0 || config_.json.empty()) return absl::OkStatus();
-  return WriteFileAtomically(config_.json, ToJson(summary_));
+  if (json_pipe_ == nullptr) {
+    return WriteFileAtomically(config_.json, ToJson(summary_));
+  }
+  MR_RETURN_IF_ERROR(json_pipe_->Write(ToJson(summary_)));
+  return json_pipe_->Commit();
 }
 
 absl::Status TrainingRun::WriteSummaryOf(const absl::Status& error) {

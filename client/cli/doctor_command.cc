@@ -120,8 +120,13 @@ std::string Text(const std::string& path, const diagnosis::RunSummary& run,
       absl::StrAppend(&text, "  - ", advice, "\n");
     }
   }
-  // The last whole epoch says nothing about a wait after it.
-  if (run.final_wait_seconds <= 0 &&
+  const bool at_start =
+      std::any_of(findings.begin(), findings.end(), [](const auto& finding) {
+        return finding.part == diagnosis::RunPart::kStart;
+      });
+  // The last whole epoch says nothing about a wait after it, and its reason for
+  // a wait nothing about one at the start.
+  if (run.final_wait_seconds <= 0 && !at_start &&
       t.share(t.data_seconds) >= diagnosis::kMinWaitShare &&
       !run.where_the_time_went.empty()) {
     absl::StrAppend(&text, "\nwait in the last epoch: ",

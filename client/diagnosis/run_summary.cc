@@ -53,6 +53,8 @@ void EachField(Is<RunTimes> auto& t, auto& field) {
   field("steps", t.steps);
   field("samples", t.samples);
   field("data_seconds", t.data_seconds);
+  field("start_seconds", t.start_seconds);
+  field("start_data_seconds", t.start_data_seconds);
   field("copy_seconds", t.copy_seconds);
   field("device_copy_seconds", t.device_copy_seconds);
   field("forward_seconds", t.forward_seconds);

@@ -31,14 +31,17 @@ void RunTimes::Add(const RunTimes& epoch) {
   if (seconds == 0 || epoch.device_busy_source == "step_times") {
     device_busy_source = epoch.device_busy_source;
   }
-  if (seconds == 0 || epoch.data_seconds > longest_wait_) {
-    longest_wait_ = epoch.data_seconds;
+  const double waited = epoch.data_seconds - epoch.start_data_seconds;
+  if (seconds == 0 || waited > longest_wait_) {
+    longest_wait_ = waited;
     wait_cause = epoch.wait_cause;
   }
   seconds = all;
   steps += epoch.steps;
   samples += epoch.samples;
   data_seconds += epoch.data_seconds;
+  start_seconds += epoch.start_seconds;
+  start_data_seconds += epoch.start_data_seconds;
   copy_seconds += epoch.copy_seconds;
   device_copy_seconds += epoch.device_copy_seconds;
   forward_seconds += epoch.forward_seconds;

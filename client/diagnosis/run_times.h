@@ -27,6 +27,11 @@ struct RunTimes {
   uint64_t samples = 0;  // of all ranks
 
   double data_seconds = 0;  // the trainer waited in Next()
+  // The start of the run: its first second, up to the end of the step in which
+  // that second ends, and at most its first epoch. 0: not measured, or a later
+  // epoch.
+  double start_seconds = 0;
+  double start_data_seconds = 0;  // the part of data_seconds in the start
   // The host copied and transformed batches, on any thread. For a GPU: the time
   // to queue this work.
   double copy_seconds = 0;
@@ -55,8 +60,8 @@ struct RunTimes {
   // compute_seconds()).
   double device_busy = 0;
   std::string device_busy_source = "step_times";
-  // Why the trainer waited. Of several epochs: of the one that waited longest.
-  // Absent before the end of the first epoch.
+  // Why the trainer waited. Of several epochs: of the one that waited longest
+  // after the start. Absent before the end of the first epoch.
   std::optional<WaitCause> wait_cause;
 
   // Forward, backward and optimiser without the waits for other ranks.

@@ -17,10 +17,10 @@ namespace {
 
 // In the order of RunPart.
 constexpr absl::string_view kNames[] = {
-    "storage",       "decoding",      "augmenting", "servers",   "network",
-    "shared_memory", "server_memory", "window",     "no_answer", "data",
-    "copy",          "trainer_cpu",   "allreduce",  "ranks",     "compute",
-    "overhead",      "other_programs"};
+    "storage",       "decoding",      "augmenting",    "servers",   "network",
+    "shared_memory", "server_memory", "window",        "no_answer", "start",
+    "data",          "copy",          "trainer_cpu",   "allreduce", "ranks",
+    "compute",       "overhead",      "other_programs"};
 static_assert(std::size(kNames) ==
               static_cast<size_t>(RunPart::kOtherPrograms) + 1);
 
@@ -111,6 +111,35 @@ double WaitShare(const RunSummary& run) {
   return run.times.share(CauseOf(run) == WaitCause::kPreparing
                              ? run.times.data_seconds
                              : run.waited_for_servers());
+}
+
+// Share of the time after the start.
+double WaitShareAfterStart(const RunSummary& run) {
+  const RunTimes& t = run.times;
+  return std::max(0.0, run.waited_for_servers() - t.start_data_seconds) /
+         (t.seconds - t.start_seconds);
+}
+
+// The trainer waited for its first batches, and hardly for later ones.
+bool WaitedAtStartOnly(const RunSummary& run) {
+  return run.times.start_data_seconds > 0 &&
+         run.times.seconds - run.times.start_seconds >= kMinRunSeconds &&
+         CauseOf(run) != WaitCause::kPreparing &&
+         CauseOf(run) != WaitCause::kNoAnswer &&
+         WaitShareAfterStart(run) < kMinWaitShare;
+}
+
+Finding StartFinding(const RunSummary& run) {
+  const double share = WaitShare(run);
+  return Make(
+      RunPart::kStart, share,
+      absl::StrFormat("the trainer waited for data %s of the time, for the "
+                      "first batches: %.2g s of the first %.2g s of the run, "
+                      "and %.1f %% of the time after them",
+                      Percent(share), run.times.start_data_seconds,
+                      run.times.start_seconds, 100 * WaitShareAfterStart(run)),
+      {"change nothing for a longer run: the wait for the first batches does "
+       "not grow with it"});
 }
 
 Finding DataFinding(const RunSummary& run) {
@@ -437,7 +466,8 @@ static std::vector<Finding> JudgeTimes(const RunSummary& run) {
   const RunTimes& t = run.times;
   std::vector<Finding> findings;
 
-  const bool data_named = WaitShare(run) >= kMinWaitShare;
+  const bool waited = WaitShare(run) >= kMinWaitShare;
+  const bool data_named = waited && !WaitedAtStartOnly(run);
   if (data_named) findings.push_back(DataFinding(run));
   // Local servers are among the other programs.
   std::optional<RunPart> servers_part;
@@ -472,6 +502,7 @@ static std::vector<Finding> JudgeTimes(const RunSummary& run) {
                           "counters takes time"),
              std::move(advice)));
   }
+  if (waited && !data_named) findings.push_back(StartFinding(run));
   const double others =
       t.machine_cpus >= 1 ? OtherCores(t) / t.machine_cpus : 0;
   if (others >= kOthersNamed) {

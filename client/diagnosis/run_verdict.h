@@ -13,6 +13,9 @@
 //
 //   data        the trainer waited for batches 5 % of the time or more; the
 //               WaitCause gives the part: storage, decoding, network, ...
+//   start       the same, but in the start of the run (run_times.h), and less
+//               than 5 % of the time after it. It comes after what the device
+//               does
 //   no_answer   also: the run ended in a wait for a batch. It comes first
 //   copy        the device copied batches for half of the time or more, or the
 //               trainer waited for copies
@@ -66,7 +69,8 @@ enum class RunPart {
   kServerMemory,
   kWindow,
   kNoAnswer,
-  kData,  // cause not clear
+  kStart,  // for the first batches
+  kData,   // cause not clear
   // Others.
   kCopy,
   kTrainerCpu,

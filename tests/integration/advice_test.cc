@@ -62,6 +62,13 @@ std::set<std::string> DoctorsAdvice() {
             for (const diagnosis::Finding& finding : diagnosis::JudgeRun(run)) {
               sentences.insert(finding.advice.begin(), finding.advice.end());
             }
+            diagnosis::RunSummary at_start = run;
+            at_start.times.start_seconds = 2;
+            at_start.times.start_data_seconds = 2;
+            for (const diagnosis::Finding& finding :
+                 diagnosis::JudgeRun(at_start)) {
+              sentences.insert(finding.advice.begin(), finding.advice.end());
+            }
             run.rank_stall_shares = {0, 0.9};
             for (const diagnosis::Finding& finding : diagnosis::JudgeRun(run)) {
               sentences.insert(finding.advice.begin(), finding.advice.end());

@@ -3,6 +3,7 @@
 #include "server/port_file.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,12 +18,17 @@
 namespace millrace::server {
 namespace {
 
+absl::Status Write(const std::string& path, int port) {
+  absl::StatusOr<PortFile> file = PortFile::Open(path);
+  return file.ok() ? file->Write(port) : file.status();
+}
+
 TEST(PortFileTest, WritesThePortAndLeavesNothingElse) {
   std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/port";
-  ASSERT_TRUE(WritePortFile(path, 7001).ok());
-  ASSERT_TRUE(WritePortFile(path, 7002).ok());  // over the one before
+  ASSERT_TRUE(Write(path, 7001).ok());
+  ASSERT_TRUE(Write(path, 7002).ok());  // over the one before
   std::ifstream file(path);
   std::string line;
   ASSERT_TRUE(std::getline(file, line));
@@ -40,7 +46,7 @@ TEST(PortFileTest, RemovesThatOfAnEarlierServer) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/port";
   EXPECT_TRUE(RemovePortFile(path).ok()) << "there is none";
-  ASSERT_TRUE(WritePortFile(path, 7001).ok());
+  ASSERT_TRUE(Write(path, 7001).ok());
   EXPECT_TRUE(RemovePortFile(path).ok());
   EXPECT_FALSE(std::ifstream(path).is_open());
   const std::string pipe = folder + "/pipe";
@@ -94,8 +100,34 @@ TEST(PortFileTest, RefusesThePathOfADataset) {
   EXPECT_TRUE(CheckPortFileIsNoDataset(folder + "/port", "a", "lmdb:").ok());
 }
 
+// A server opened all datasets before it said that nobody reads the pipe.
+TEST(PortFileTest, APipeNeedsItsReaderAtTheStart) {
+  std::string folder = ::testing::TempDir() + "/port_file_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string pipe = folder + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const absl::StatusOr<PortFile> none = PortFile::Open(pipe);
+  EXPECT_TRUE(absl::IsUnavailable(none.status()));
+  EXPECT_THAT(std::string(none.status().message()),
+              ::testing::AllOf(::testing::HasSubstr(pipe),
+                               ::testing::HasSubstr("no program reads the "
+                                                    "pipe; start the reader "
+                                                    "first")));
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  absl::StatusOr<PortFile> file = PortFile::Open(pipe);
+  ASSERT_TRUE(file.ok()) << file.status();
+  char text[16] = {};
+  EXPECT_LT(read(reader, text, sizeof(text)), 0) << "the pipe is open";
+  ASSERT_TRUE(file->Write(7001).ok());
+  ASSERT_EQ(read(reader, text, sizeof(text)), 5);
+  EXPECT_EQ(std::string(text), "7001\n");
+  EXPECT_EQ(read(reader, text, sizeof(text)), 0) << "the pipe has ended";
+  close(reader);
+}
+
 TEST(PortFileTest, NamesAFileThatCannotBeWritten) {
-  const absl::Status status = WritePortFile("/no/such/folder/port", 1);
+  const absl::Status status = Write("/no/such/folder/port", 1);
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()),
               ::testing::HasSubstr("/no/such/folder/port"));

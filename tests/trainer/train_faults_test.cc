@@ -295,6 +295,27 @@ TEST_F(Train, ASignalEndsTheWaitForAPipelineFromAPipe) {
   EXPECT_THAT(run.Stderr(), HasSubstr("stopped by signal 15 while waiting"));
 }
 
+// Nobody read the pipe, and the run said so at its end.
+TEST_F(Train, ASummaryForAPipeNeedsItsReaderAtTheStart) {
+  const std::string pipe = Path("summary");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const ProgramResult refused = Run({"--max_steps=2", "--json=" + pipe});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr(pipe), HasSubstr("no program reads the pipe"),
+                    Not(HasSubstr("epoch 1"))));
+  // It is open from the start, so the reader's end is that of the summary.
+  Subprocess reader({"/bin/cat", pipe});
+  ProgramResult run;
+  for (int i = 0; i < 50 && run.exit_code != 0; ++i) {
+    absl::SleepFor(absl::Milliseconds(100));  // until the reader has come
+    run = Run({"--max_steps=2", "--json=" + pipe});
+  }
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(reader.Wait(), 0);
+  EXPECT_THAT(reader.Stdout(), HasSubstr("\"ended\": \"finished\""));
+}
+
 // An empty folder of logs looked like a job without a step.
 TEST_F(Train, ARefusedRunMakesNoFolderOfLogs) {
   const std::string checkpoint = Path("mlp.ckpt");

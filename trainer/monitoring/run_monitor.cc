@@ -16,6 +16,8 @@ namespace {
 
 // Time between two queries to NVML.
 constexpr std::chrono::seconds kLoadEvery(1);
+// RunTimes::start_seconds, at least.
+constexpr std::chrono::seconds kStart(1);
 
 double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -128,6 +130,10 @@ void RunMonitor::EndStep(uint64_t samples) {
   ++steps_;
   samples_ += samples;
   SampleLoad();
+  if (const auto now = Clock::now();
+      !start_is_over_ && now - epoch_start_.time >= kStart) {
+    EndStart(now);
+  }
   if (const auto text = profiler_.AfterStep(steps_); text.has_value()) {
     progress_.Line(*text);
   }
@@ -210,6 +216,13 @@ void RunMonitor::LeaveOut(const std::function<void()>& work) {
   }
 }
 
+void RunMonitor::EndStart(Clock::time_point now) {
+  start_is_over_ = true;
+  start_seconds_ = Seconds(now - epoch_start_.time);
+  start_data_seconds_ = counters_().loader.wait_seconds -
+                        epoch_start_.counters.loader.wait_seconds;
+}
+
 RunMonitor::EpochReport RunMonitor::EndEpoch() {
   return ReportUpTo(Take(/*finish=*/true));
 }
@@ -218,9 +231,13 @@ RunMonitor::EpochReport RunMonitor::EndUnfinishedEpoch() {
   return ReportUpTo(Take(/*finish=*/false));
 }
 
-RunMonitor::EpochReport RunMonitor::ReportUpTo(const Snapshot& now) const {
+RunMonitor::EpochReport RunMonitor::ReportUpTo(const Snapshot& now) {
   EpochReport report;
   report.times = Between(epoch_start_, now);
+  // The first epoch may be shorter.
+  if (!start_is_over_) EndStart(now.time);
+  report.times.start_seconds = std::exchange(start_seconds_, 0);
+  report.times.start_data_seconds = std::exchange(start_data_seconds_, 0);
   const diagnosis::WaitVerdict verdict = diagnosis::JudgeWait(
       diagnosis::WaitBetween(epoch_start_.counters.loader, now.counters.loader,
                              report.times.seconds));

@@ -134,7 +134,9 @@ class RunMonitor {
   }
   Snapshot Take(bool finish);
   diagnosis::RunTimes Between(const Snapshot& from, const Snapshot& to) const;
-  EpochReport ReportUpTo(const Snapshot& now) const;
+  EpochReport ReportUpTo(const Snapshot& now);
+  // Measures the start of the run, which ends now, in its first epoch.
+  void EndStart(Clock::time_point now);
   void SampleLoad();
 
   const Options options_;
@@ -157,6 +159,10 @@ class RunMonitor {
   uint64_t pinned_bytes_ = 0;  // max of the epoch's looks
   Snapshot epoch_start_;
   Snapshot last_point_;
+  // Of the run; counts in its first epoch.
+  bool start_is_over_ = false;
+  double start_seconds_ = 0;
+  double start_data_seconds_ = 0;
   bool progress_wants_ = false;
   bool point_wanted_ = false;
 };

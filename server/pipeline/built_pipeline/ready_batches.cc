@@ -18,7 +18,8 @@ absl::Status NoRoom(uint64_t slots, uint64_t bytes, const std::string& where) {
       absl::ResourceExhaustedError(absl::StrCat(
           "no memory for ", CountText(slots, "ready batch", "ready batches"),
           ": ", FormatByteSize(bytes), " are needed, but of the ", where,
-          " are in use: retry")),
+          " are in use: retry, or lower ready_batches (0 needs no such "
+          "memory)")),
       "pipeline");
 }
 

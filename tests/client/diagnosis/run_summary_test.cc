@@ -54,6 +54,19 @@ TEST(RunTimes, AddUpOverEpochs) {
   EXPECT_THAT(json, HasSubstr("\"wait_cause\": \"decoding\""));
   EXPECT_THAT(json, HasSubstr("\"device_busy_source\": \"nvml\""));
   EXPECT_THAT(PartsText(run), HasSubstr("GPU busy 60 %"));
+  // A wait for the first batches says nothing about later ones.
+  RunTimes first;
+  first.seconds = 5;
+  first.data_seconds = first.start_data_seconds = 2;
+  first.start_seconds = 2.5;
+  first.wait_cause = WaitCause::kUnclear;
+  RunTimes both;
+  both.Add(first);
+  both.Add(one);
+  EXPECT_EQ(both.wait_cause, WaitCause::kDecoding);
+  EXPECT_DOUBLE_EQ(both.start_seconds, 2.5);
+  EXPECT_DOUBLE_EQ(both.start_data_seconds, 2);
+  EXPECT_THAT(ToJson(both), HasSubstr("\"start_data_seconds\": 2"));
   two.device_busy_source = "step_times";
   run.Add(two);
   EXPECT_EQ(run.device_busy_source, "step_times")

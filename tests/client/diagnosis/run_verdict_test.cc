@@ -127,6 +127,43 @@ TEST(Doctor, AFinalWaitForDataComesFirst) {
               HasSubstr("the run was stopped by signal 15"));
 }
 
+// "The cause is not clear" was said of a wait for the first batches.
+TEST(Doctor, AWaitForTheFirstBatchesIsNoBottleneck) {
+  RunSummary run = Healthy();
+  run.times.seconds = 10;
+  run.times.data_seconds = 1.2;
+  run.times.start_seconds = 1.1;
+  run.times.start_data_seconds = 1;
+  run.times.device_copy_seconds = 1;
+  SetCompute(run, 8.5);
+  for (const WaitCause cause : {WaitCause::kUnclear, WaitCause::kDecoding}) {
+    run.times.wait_cause = cause;
+    EXPECT_EQ(Parts(run), (std::vector<std::string>{"compute", "start"}));
+  }
+  const Finding finding = JudgeRun(run).back();
+  EXPECT_DOUBLE_EQ(finding.share, 0.12);
+  EXPECT_EQ(finding.text,
+            "the trainer waited for data 12 % of the time, for the first "
+            "batches: 1 s of the first 1.1 s of the run, and 2.2 % of the time "
+            "after them");
+  EXPECT_THAT(AdviceOf(finding), HasSubstr("longer run"));
+  // It went on waiting.
+  run.times.data_seconds = 1.5;
+  run.times.wait_cause = WaitCause::kUnclear;
+  EXPECT_EQ(Parts(run)[0], "data");
+  // Too little came after the start to tell.
+  run.times.data_seconds = 1.2;
+  run.times.start_seconds = 9.5;
+  EXPECT_EQ(Parts(run)[0], "data");
+  // A summary of an earlier version.
+  run.times.start_seconds = run.times.start_data_seconds = 0;
+  EXPECT_EQ(Parts(run)[0], "data");
+  // It is another cause, wherever it was.
+  run.times.start_seconds = run.times.start_data_seconds = 1;
+  run.times.wait_cause = WaitCause::kNoAnswer;
+  EXPECT_EQ(Parts(run)[0], "no_answer");
+}
+
 TEST(Doctor, GivesNoAdviceThatWasFollowedAlready) {
   RunSummary run = Healthy();
   run.flags = {"--precision=bfloat16", "--graph", "--batch_size=256"};

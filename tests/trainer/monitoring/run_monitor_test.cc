@@ -69,6 +69,57 @@ TEST(RunMonitor, CountsTheLastWaitOfAnUnfinishedEpoch) {
   EXPECT_DOUBLE_EQ(times.data_seconds, 12);
 }
 
+// The wait for the first batches is told from the waits that go on.
+TEST(RunMonitor, MeasuresTheStartOfTheRunOnce) {
+  trainer::Progress progress(
+      {.enabled = false, .terminal = false, .log_every = 0});
+  RunMonitor::Counters counters;
+  auto monitor = RunMonitor::Make({.device = c10::kCPU}, progress,
+                                  [&counters] { return counters; });
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  const auto step = [&](double waits) {
+    (*monitor)->BeginStep();
+    counters.loader.wait_seconds += waits;
+    (*monitor)->EndStep(/*samples=*/8);
+  };
+  counters.loader.wait_seconds = 5;  // of an evaluation before
+  const Clock::time_point start = Clock::now();
+  (*monitor)->BeginEpoch({.epoch = 0, .epochs = 2, .first = 0, .steps = 3});
+  step(0.5);
+  while (SecondsSince(start) < 1.01) {
+  }
+  step(0.25);
+  step(0.125);
+  const diagnosis::RunTimes first = (*monitor)->EndEpoch().times;
+  EXPECT_GE(first.start_seconds, 1);
+  EXPECT_LE(first.start_seconds, first.seconds);
+  EXPECT_DOUBLE_EQ(first.start_data_seconds, 0.75);
+  EXPECT_DOUBLE_EQ(first.data_seconds, 0.875);
+  (*monitor)->BeginEpoch({.epoch = 1, .epochs = 2, .first = 0, .steps = 1});
+  step(1);
+  const diagnosis::RunTimes second = (*monitor)->EndEpoch().times;
+  EXPECT_EQ(second.start_seconds, 0);
+  EXPECT_EQ(second.start_data_seconds, 0);
+}
+
+TEST(RunMonitor, AShortFirstEpochIsTheStart) {
+  trainer::Progress progress(
+      {.enabled = false, .terminal = false, .log_every = 0});
+  RunMonitor::Counters counters;
+  auto monitor = RunMonitor::Make({.device = c10::kCPU}, progress,
+                                  [&counters] { return counters; });
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  for (const bool is_first : {true, false}) {
+    (*monitor)->BeginEpoch({.epoch = 0, .epochs = 2, .first = 0, .steps = 1});
+    (*monitor)->BeginStep();
+    counters.loader.wait_seconds += 0.5;
+    (*monitor)->EndStep(/*samples=*/8);
+    const diagnosis::RunTimes times = (*monitor)->EndEpoch().times;
+    EXPECT_DOUBLE_EQ(times.start_seconds, is_first ? times.seconds : 0);
+    EXPECT_DOUBLE_EQ(times.start_data_seconds, is_first ? 0.5 : 0);
+  }
+}
+
 // A run that failed before its first step left a file without a point.
 TEST(RunMonitor, MakesTensorBoardsFileWithTheFirstPoint) {
   trainer::Progress progress(
