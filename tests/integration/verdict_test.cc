@@ -15,6 +15,8 @@
 #include "client/diagnosis/server_times.h"
 #include "client/diagnosis/wait_verdict.h"
 #include "client/prefetch/host_loader.h"
+#include "client/torch/device.h"
+#include "client/torch/device_feeder.h"
 #include "proto/spec_text.h"
 #include "tests/integration/audit_data.h"
 #include "tests/testing/images/jpeg_writer.h"
@@ -166,6 +168,93 @@ TEST_F(VerdictIntegrationTest, ATrainerThatIsSlowItselfIsNamedForPhotographs) {
   const diagnosis::WaitVerdict verdict =
       Watch(*loader, 20, absl::Milliseconds(150));
   EXPECT_EQ(verdict.cause, diagnosis::WaitCause::kConsumer) << verdict.text;
+}
+
+// The host as a device whose copies, or transforms, wait.
+class SlowDevice final : public device::Device {
+ public:
+  explicit SlowDevice(absl::Duration cast) : cast_(cast) {}
+
+  bool is_host() const override { return true; }
+  uint8_t* Allocate(uint64_t bytes) override { return host_->Allocate(bytes); }
+  void Free(uint8_t* data, uint64_t bytes,
+            absl::Span<const std::shared_ptr<device::DeviceEvent>> after)
+      override {
+    host_->Free(data, bytes, after);
+  }
+  absl::Status CopyIn(uint8_t* target, const uint8_t* source,
+                      uint64_t bytes) override {
+    return host_->CopyIn(target, source, bytes);
+  }
+  absl::Status Cast(const TensorCast& cast, const uint8_t* source,
+                    uint8_t* target, uint8_t* scratch,
+                    uint64_t elements) override {
+    absl::SleepFor(cast_);
+    return host_->Cast(cast, source, target, scratch, elements);
+  }
+  uint64_t CastScratchBytes(const TensorCast& cast,
+                            uint64_t elements) const override {
+    return host_->CastScratchBytes(cast, elements);
+  }
+  std::shared_ptr<device::DeviceEvent> RecordCopy() override {
+    return host_->RecordCopy();
+  }
+  device::DeviceStream CurrentStream() override {
+    return host_->CurrentStream();
+  }
+  std::shared_ptr<device::DeviceEvent> RecordOn(
+      const device::DeviceStream& stream) override {
+    return host_->RecordOn(stream);
+  }
+  void CopyWaits(device::DeviceEvent& event) override {
+    host_->CopyWaits(event);
+  }
+  void ConsumerWaits(device::DeviceEvent& event) override {
+    host_->ConsumerWaits(event);
+  }
+
+ private:
+  const std::shared_ptr<device::Device> host_ = device::NewHostDevice();
+  const absl::Duration cast_;
+};
+
+// The client takes 300 ms to normalise four photographs, which the server
+// decodes in a part of that. On the consumer's thread, and on one ahead of it.
+TEST_F(VerdictIntegrationTest, TheClientsOwnTransformsAreNamedForPhotographs) {
+  struct Stats {
+    HostLoader::Stats host;
+    double wait_seconds = 0;
+    double copy_seconds = 0;
+    double device_copy_seconds = 0;
+  };
+  for (const bool thread : {false, true}) {
+    SCOPED_TRACE(thread);
+    const auto server = Serve({"--threads=2", "--memory_budget=256MiB"});
+    device::DeviceFeeder::Options options;
+    options.thread = thread;
+    const auto feeder = device::DeviceFeeder::Start(
+        Open(server->address(), absl::StrCat(kPhotos, "batch_size: 4"), 8),
+        std::make_shared<SlowDevice>(absl::Milliseconds(300)), options);
+    ASSERT_TRUE(feeder.ok()) << feeder.status();
+    const auto receive = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        const absl::Status status = (*feeder)->Next().status();
+        EXPECT_TRUE(status.ok()) << status;
+      }
+      const device::DeviceFeeder::Stats stats = (*feeder)->stats();
+      return Stats{(*feeder)->host().stats(), stats.wait_seconds,
+                   stats.prepare_seconds, stats.device_copy_seconds};
+    };
+    const Stats before = receive(4);
+    const absl::Time began = absl::Now();
+    const Stats after = receive(12);
+    const diagnosis::WaitVerdict verdict =
+        diagnosis::JudgeWait(diagnosis::WaitBetween(
+            before, after, absl::ToDoubleSeconds(absl::Now() - began)));
+    EXPECT_EQ(verdict.cause, diagnosis::WaitCause::kPreparing)
+        << verdict.text << Times(after.host);
+    EXPECT_THAT(verdict.text, HasSubstr("on this machine, not the servers"));
+  }
 }
 
 TEST_F(VerdictIntegrationTest, ReadingIsNamed) {

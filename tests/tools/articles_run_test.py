@@ -88,7 +88,7 @@ class Quick(unittest.TestCase):
             self.assertEqual(len(self.run_of("3", key)["epoch_seconds"]), 2)
 
     def test_what_is_missing_is_named(self):
-        for key in ("dataloader_0", "python_memory"):
+        for key in ("dataloader_0", "python_memory", "python_millrace"):
             self.assertEqual(self.experiments["1"]["rows"][key]["error"],
                              "no Python with torch in this test")
         with open(os.path.join(self.output, "results.md"), encoding="utf-8") as file:

@@ -195,6 +195,8 @@ class Tables(unittest.TestCase):
         rows = {"dataloader_0": _row("DataLoader", runs(9, 0.88)),
                 "dataloader_0_pin": _row("pinned", [], error="no CUDA device here"),
                 "cpp_memory": _row("C++", runs(2, 0.88), ours=True),
+                "python_memory": _row("Python", runs(3, 0.88)),
+                "python_millrace": _row("Python, Millrace", runs(3.6, 0.88), ours=True),
                 "millrace": _row("Millrace", runs(2.2, 0.881), ours=True),
                 "millrace_ahead": _row("ahead", runs(2.2, 0.881), ours=True)}
         text = exp1.tables(_found(exp1, rows))
@@ -202,6 +204,8 @@ class Tables(unittest.TestCase):
                       " 1.000 → 0.500 | 0.8800 · 0.8810 · 0.8820 | 22.67 |", text)
         self.assertIn("| pinned | not measured: no CUDA device here |", text)
         self.assertIn("at most 1.15: reached, 1.10 (1.10-1.10)", text)
+        self.assertIn("the Python loop with Millrace over the same loop from tensors in memory, at most "
+                      "1.15: missed, 1.20 (1.20-1.20)", text)
         self.assertIn("+0.10 percentage points", text)
         self.assertIn("within noise", text)
         self.assertIn("in 3 of 3 rounds; pinning changes nothing where there is no CUDA", text)

@@ -1,11 +1,13 @@
-"""Trains the articles' networks for 28 x 28 pictures in Python, with torch's DataLoader or with
-tensors in memory, and prints a run (stats.py) as JSON.
+"""Trains the articles' networks for 28 x 28 pictures in Python, with torch's DataLoader, with
+tensors in memory or with millrace.DataLoader, and prints a run (stats.py) as JSON.
 
-    peer_digits.py FOLDER --mean=M --stddev=S [--model=mlp|cnn] [--loader=workers|memory]
+    peer_digits.py FOLDER --mean=M --stddev=S [--model=mlp|cnn] [--loader=workers|memory|millrace]
+                   [--endpoint=HOST:PORT --preset=NAME]
                    [--workers=N] [--pin] [--epochs=5] [--batch_size=64] [--seed=1] [--mixed]
                    [--fused] [--compile] [--split=0.8] [--save=FILE] [--load=FILE] [--tensorboard=DIR]
 
-FOLDER holds plain IDX files. --split trains on that share of the training pictures and evaluates on
+FOLDER holds plain IDX files. --loader=millrace takes the data set `train` of --endpoint, with the
+pipeline --preset. --split trains on that share of the training pictures and evaluates on
 the rest of them; otherwise the test pictures are what is evaluated on.
 """
 
@@ -83,6 +85,17 @@ def memory_loader(options, images, labels, device):
     return batches
 
 
+def millrace_loader(options):
+    import millrace
+    loader = millrace.DataLoader(options.endpoint, "train", options.preset, options.batch_size,
+                                 shuffle=True, seed=options.seed)
+
+    def batches(epoch):
+        loader.set_epoch(epoch)
+        return loader
+    return batches
+
+
 def accuracy_of(model, images, labels):
     import torch
 
@@ -101,7 +114,10 @@ def main():
     parser.add_argument("--mean", type=float, required=True)
     parser.add_argument("--stddev", type=float, required=True)
     parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp")
-    parser.add_argument("--loader", choices=["workers", "memory"], default="workers")
+    parser.add_argument("--loader", choices=["workers", "memory", "millrace"],
+                        default="workers")
+    parser.add_argument("--endpoint", default="")
+    parser.add_argument("--preset", default="")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--pin", action="store_true")
     parser.add_argument("--epochs", type=int, default=5)
@@ -135,6 +151,8 @@ def main():
                            judged[1].to(device))
     if options.loader == "memory":
         batches = memory_loader(options, images, labels, device)
+    elif options.loader == "millrace":
+        batches = millrace_loader(options)
     else:
         batches = workers_loader(options, images, labels)
     log = peer.Log(options.tensorboard)
