@@ -7,9 +7,9 @@ import tempfile
 import unittest
 
 _SCRIPTS = ["setup", "build", "build-wheel", "test", "quickstart", "articles", "bench-adapt",
-            "bench-fairness", "bench-link", "bench-peers", "bench-python", "bench-two-servers",
-            "chaos", "check-translations", "fuzz", "package", "prove-one-process",
-            "python-frameworks"]
+            "bench-fairness", "bench-folder", "bench-link", "bench-peers", "bench-python",
+            "bench-two-servers", "chaos", "check-translations", "fuzz", "package",
+            "prove-one-process", "python-frameworks"]
 
 
 def _run(script, *arguments, **environment):
