@@ -26,10 +26,14 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
                                                     closedir);
   if (entries == nullptr) return FileError(errno, "read folder", folder);
   std::vector<std::string> names;
+  errno = 0;
   while (const dirent* const entry = readdir(entries.get())) {
     const absl::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
   }
+  // The end, or an error: names may be missing.
+  if (errno != 0) return FileError(errno, "read folder", folder);
   return names;
 }
 

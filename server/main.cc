@@ -278,7 +278,8 @@ absl::StatusOr<std::unique_ptr<lease::LeaseServer>> StartLeases(
 }
 
 // Serves until a signal or, with leases (null: none), until the last one ends.
-void AwaitEnd(const ServerSettings& settings, StopSignals& signals,
+// True: there is no lease any more.
+bool AwaitEnd(const ServerSettings& settings, StopSignals& signals,
               lease::LeaseServer* leases) {
   bool unused = false;
   int signal_number = 0;
@@ -294,8 +295,12 @@ void AwaitEnd(const ServerSettings& settings, StopSignals& signals,
       unused ? absl::StrCat("no program has held a lease for ",
                             absl::FormatDuration(settings.lease_timeout))
              : absl::StrCat("signal ", signal_number);
-  MR_LOG(INFO) << why << ": the server stops; calls in flight must finish "
-               << "within " << settings.shutdown_grace;
+  MR_LOG(INFO) << why << ": the server stops"
+               << (unused ? ""
+                          : absl::StrCat(
+                                "; calls in flight must finish within ",
+                                absl::FormatDuration(settings.shutdown_grace)));
+  return unused;
 }
 
 // Ends the process at once, because nothing in a process that does not answer
@@ -428,8 +433,10 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
     MR_LOG(WARNING) << printed.message() << "; the server continues";
   }
 
-  AwaitEnd(settings, signals, leases.get());
-  server->Shutdown();
+  const bool unused = AwaitEnd(settings, signals, leases.get());
+  // Without a lease, a call in flight is that of a program that was killed,
+  // whose connection a forked child keeps open.
+  server->Shutdown(/*at_once=*/unused);
   if (leases != nullptr && !leases->AwaitOpening(kOpeningGrace)) {
     MR_LOG(WARNING) << "a dataset is still being opened; the server ends all "
                        "the same";

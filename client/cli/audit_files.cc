@@ -1,11 +1,7 @@
 #include "client/cli/audit_files.h"
 
-#include <dirent.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -38,19 +34,12 @@ absl::StatusOr<std::vector<std::string>> FindLogs(const std::string& files) {
     return std::vector<std::string>(absl::StrSplit(files, ','));
   }
   std::vector<std::string> paths;
-  DIR* const folder = opendir(files.c_str());
-  if (folder == nullptr) {
-    const int error = errno;
-    return absl::Status(absl::ErrnoToStatusCode(error),
-                        absl::StrCat("cannot read the folder ", files, ": ",
-                                     std::strerror(error)));
-  }
-  while (const dirent* entry = readdir(folder)) {
-    if (absl::EndsWith(entry->d_name, ".mraudit")) {
-      paths.push_back(absl::StrCat(files, "/", entry->d_name));
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(files));
+  for (const std::string& name : names) {
+    if (absl::EndsWith(name, ".mraudit")) {
+      paths.push_back(JoinPath(files, name));
     }
   }
-  closedir(folder);
   if (paths.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(files, " contains no audit log (*.mraudit)"));

@@ -151,12 +151,14 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
   LoseSteps(call);
   const absl::Time now = now_();
   if (action == FailureAction::kFinal) {
-    if (!RequestedAlone(call, status)) {
+    if (!RequestedAlone(call, status, now)) {
       FailAt(owed, ErrorOf(call, status, "receive"));
     }
   } else if (!ConcernsSample(status)) {
-    // A server that cannot read a sample serves all others.
     NoteFailure(action, call, status, now);
+  } else {
+    NoteBadSample(call, status,
+                  "its steps are requested from another server, too", now);
   }
   Pump();
 }
@@ -540,24 +542,42 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
   }
 }
 
-bool BatchFetcher::RequestedAlone(const Call& call,
-                                  const absl::Status& status) {
+void BatchFetcher::NoteBadSample(const Call& call, const absl::Status& status,
+                                 absl::string_view then, absl::Time now) {
+  // A server that cannot read a sample serves all others, so it is not left
+  // out. But a server whose disk is damaged fails quickly, and would get most
+  // of the requests.
+  const uint32_t failures =
+      servers_.Failed(call.server, call.requested, now, status.message());
+  // Logged: failures 1, 2, 4, 8 ... of a row.
+  if (!absl::has_single_bit(failures)) return;
+  MR_LOG(WARNING) << "server " << servers_.AddressOf(call.server) << ": "
+                  << status.message() << "; " << then
+                  << (failures == 1 ? ""
+                                    : absl::StrCat(" (", failures,
+                                                   " failures in a row)"));
+}
+
+bool BatchFetcher::RequestedAlone(const Call& call, const absl::Status& status,
+                                  absl::Time now) {
   const std::optional<uint64_t> first = calls_.FirstOwed(call);
   if (!ConcernsSample(status) || !first.has_value()) return false;
   const uint64_t owed = calls_.CountOwed(call);
-  if (owed == 1 && calls_.at(*first).alone) return false;
+  // With more steps in the request, the sample may be one of a step that
+  // another call has brought.
+  if (call.run.count == 1 && calls_.at(*first).alone) return false;
   calls_.RequestAlone(call);
-  MR_LOG(WARNING)
-      << "server " << servers_.AddressOf(call.server) << ": "
-      << status.message() << "; "
-      << (owed == 1
+  NoteBadSample(
+      call, status,
+      absl::StrCat(
+          owed == 1
               ? absl::StrCat(PositionText(calls_.sequence().At(*first)), " is")
               : absl::StrCat("the ", owed,
-                             " steps of the request that did "
-                             "not come are"))
-      << " requested again, once, each alone, from "
-      << (servers_.OthersMayServe(call.server) ? "another server"
-                                               : "this server, the only one");
+                             " steps of the request that did not come are"),
+          " requested again, once, each alone, from ",
+          servers_.OthersMayServe(call.server) ? "another server"
+                                               : "this server, the only one"),
+      now);
   return true;
 }
 

@@ -159,10 +159,15 @@ class BatchFetcher final : public TransportEvents {
   // Records the failure at its server, with a log line. Not for kFinal.
   void NoteFailure(FailureAction action, const Call& call,
                    const absl::Status& status, absl::Time now);
+  // Records at the server of `call` that it could not read a sample, with a log
+  // line that says what follows (`then`).
+  void NoteBadSample(const Call& call, const absl::Status& status,
+                     absl::string_view then, absl::Time now);
   // Where `status` is a server's error about a sample: requests each step that
   // `call`, which is over, owes once more, alone. False: it is about something
   // else, or it is the error of such a request.
-  bool RequestedAlone(const Call& call, const absl::Status& status);
+  bool RequestedAlone(const Call& call, const absl::Status& status,
+                      absl::Time now);
   // The sequence ends before batch `number`, which is not whole: Next() returns
   // those before it, then `error`. None: every batch is there that the call
   // was for, so its error is only logged.

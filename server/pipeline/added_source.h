@@ -8,7 +8,7 @@
 // thread at a time, is used while the source lives, and may be destroyed later,
 // by any thread.
 //
-//   auto added = std::make_shared<AddedSource>("photos", std::move(source));
+//   auto added = AddedSource::New("photos", std::move(source));
 //   datasets.push_back({&added->named_info(), added});
 
 #ifndef MILLRACE_SERVER_PIPELINE_ADDED_SOURCE_H_
@@ -29,10 +29,12 @@
 
 namespace millrace::pipeline {
 
-class AddedSource final : public storage::RecordSource {
+class AddedSource : public storage::RecordSource {
  public:
-  AddedSource(const std::string& name,
-              std::shared_ptr<const storage::RecordSource> base);
+  // SampleFilesOf() the result finds those of `base`.
+  static std::shared_ptr<const AddedSource> New(
+      const std::string& name,
+      std::shared_ptr<const storage::RecordSource> base);
   ~AddedSource() override;
 
   // info() with the name that the dataset is registered under.
@@ -58,6 +60,10 @@ class AddedSource final : public storage::RecordSource {
   }
   uint64_t metadata_bytes() const override { return base_->metadata_bytes(); }
   uint64_t unused_bytes() const override { return base_->unused_bytes(); }
+
+ protected:
+  AddedSource(const std::string& name,
+              std::shared_ptr<const storage::RecordSource> base);
 
  private:
   // What a handle and the source share. The first of the two to be destroyed

@@ -294,6 +294,14 @@ class EngineImpl final : public Engine {
           key, std::shared_ptr<const BuiltPipeline>(
                    made, [built = *std::move(built),
                           room = std::move(room)](const BuiltPipeline*) {}));
+      // A dataset of `now` was replaced or removed during the build, and
+      // DropPipelinesOf() may have come before Insert(). The caller still uses
+      // the pipeline; nobody else could find it.
+      if (datasets_.Now()->KeyOf(resolved) != key) {
+        cache_.DropIf([made = pipeline.get()](const BuiltPipeline& cached) {
+          return &cached == made;
+        });
+      }
     }
     if (asked != key) cache_.AddSpelling(key, asked);
     return Served(std::move(pipeline));
@@ -468,9 +476,8 @@ class EngineImpl final : public Engine {
   }
 
   // Frees the files of a dataset that is not served any more, as soon as no run
-  // reads them. A thread that builds from an earlier snapshot may still add a
-  // pipeline to the cache; no request finds that one (KeyOf), and newer ones
-  // push it out.
+  // reads them. After the change of datasets_: a thread that adds a pipeline of
+  // the old dataset later sees the change, and takes it out itself.
   void DropPipelinesOf(const std::string& name) {
     cache_.DropIf([&name](const BuiltPipeline& pipeline) {
       for (int i = 0; i < pipeline.sources(); ++i) {

@@ -32,8 +32,8 @@ constexpr int kAnswerMs = 1000;
 // Columns of a line of /proc/net/tcp.
 constexpr size_t kLocalColumn = 1, kRemoteColumn = 2, kUserColumn = 7;
 
-// One end of a connection, as the system's tables have it. An IPv4 address of
-// an IPv6 socket is an IPv4 address: so the other end has it.
+// One end of a connection. An IPv4 address of an IPv6 socket is an IPv4
+// address, because the socket at the other end may be an IPv4 socket.
 struct SocketEnd {
   int family = AF_INET;
   uint32_t address[4] = {};  // network order; IPv4: the first
@@ -82,13 +82,36 @@ absl::StatusOr<BothEnds> EndsOf(int connection) {
 }
 
 // "0100007F:1B59", as /proc/net/tcp writes it: each word of the address as a
-// number of this machine.
-std::string ProcText(const SocketEnd& end) {
+// number of this machine. `in_v6`: an IPv4 address as /proc/net/tcp6 writes it.
+std::string ProcText(const SocketEnd& end, bool in_v6) {
   std::string text;
+  if (in_v6 && end.family == AF_INET) {
+    absl::StrAppendFormat(&text, "%08X%08X%08X", 0, 0, htonl(0xFFFF));
+  }
   for (int i = 0; i < (end.family == AF_INET ? 1 : 4); ++i) {
     absl::StrAppendFormat(&text, "%08X", end.address[i]);
   }
   return absl::StrFormat("%s:%04X", text, ntohs(end.port));
+}
+
+// The user of the socket from `ends.peer` to `ends.own` in the table
+// /proc/net/tcp or, for `in_v6`, /proc/net/tcp6. NotFound: it is not there.
+absl::StatusOr<uid_t> FindInProc(const BothEnds& ends, bool in_v6) {
+  const std::string peer = ProcText(ends.peer, in_v6);
+  const std::string own = ProcText(ends.own, in_v6);
+  std::ifstream table(in_v6 ? "/proc/net/tcp6" : "/proc/net/tcp");
+  std::string line;
+  while (std::getline(table, line)) {
+    const std::vector<std::string> columns =
+        absl::StrSplit(line, ' ', absl::SkipEmpty());
+    uint32_t user = 0;
+    if (columns.size() > kUserColumn && columns[kLocalColumn] == peer &&
+        columns[kRemoteColumn] == own &&
+        absl::SimpleAtoi(columns[kUserColumn], &user)) {
+      return user;
+    }
+  }
+  return absl::NotFoundError("the client's socket is not of this machine");
 }
 
 }  // namespace
@@ -144,22 +167,10 @@ absl::StatusOr<uid_t> TcpPeerUserByNetlink(int connection) {
 
 absl::StatusOr<uid_t> TcpPeerUserByProc(int connection) {
   MR_ASSIGN_OR_RETURN(const BothEnds ends, EndsOf(connection));
-  const std::string peer = ProcText(ends.peer);
-  const std::string own = ProcText(ends.own);
-  std::ifstream table(ends.peer.family == AF_INET ? "/proc/net/tcp"
-                                                  : "/proc/net/tcp6");
-  std::string line;
-  while (std::getline(table, line)) {
-    const std::vector<std::string> columns =
-        absl::StrSplit(line, ' ', absl::SkipEmpty());
-    uint32_t user = 0;
-    if (columns.size() > kUserColumn && columns[kLocalColumn] == peer &&
-        columns[kRemoteColumn] == own &&
-        absl::SimpleAtoi(columns[kUserColumn], &user)) {
-      return user;
-    }
-  }
-  return absl::NotFoundError("the client's socket is not of this machine");
+  // gRPC's clients connect to an IPv4 address with an IPv6 socket.
+  absl::StatusOr<uid_t> user = FindInProc(ends, /*in_v6=*/true);
+  if (user.ok() || ends.peer.family != AF_INET) return user;
+  return FindInProc(ends, /*in_v6=*/false);
 }
 
 absl::StatusOr<uid_t> TcpPeerUser(int connection) {

@@ -2,9 +2,9 @@
 // connection within this machine. The system knows the owner of each socket,
 // also of the client's.
 //
-// Asks the system by netlink (sock_diag), and reads /proc/net/tcp where that is
-// not possible. Thread-safe, keeps nothing. Tens of microseconds; with
-// /proc/net/tcp, more for each connection of the machine.
+// Asks the system by netlink (sock_diag), and reads /proc/net/tcp6 and
+// /proc/net/tcp where that is not possible. Thread-safe, keeps nothing. Tens of
+// microseconds; with those tables, more for each connection of the machine.
 //
 //   const absl::StatusOr<uid_t> user = TcpPeerUser(connection);
 //   if (!user.ok() || *user != geteuid()) return;  // refuse

@@ -119,7 +119,7 @@ class RpcServerImpl final : public RpcServer {
                  options.content_revision) {}
 
   ~RpcServerImpl() override {
-    Shutdown();
+    Shutdown(/*at_once=*/false);
     {
       MutexLock lock(accepting_mu_);
       accepting_ = nullptr;
@@ -183,7 +183,7 @@ class RpcServerImpl final : public RpcServer {
     return chosen.Text();
   }
 
-  void Shutdown() override {
+  void Shutdown(bool at_once) override {
     if (server_ == nullptr || std::exchange(is_shut_down_, true)) return;
     watchdog_.reset();
     service_.RefuseNewWork();
@@ -191,7 +191,7 @@ class RpcServerImpl final : public RpcServer {
             server_->GetHealthCheckService()) {
       health->Shutdown();
     }
-    registry_.AwaitEmpty(options_.shutdown_grace);
+    if (!at_once) registry_.AwaitEmpty(options_.shutdown_grace);
     registry_.StopAll(
         absl::UnavailableError("the server is shutting down; request the other "
                                "steps from another server"));

@@ -89,8 +89,10 @@ class RpcServer {
   // "HOST:PORT" with the port that was chosen.
   virtual std::string address() const = 0;
 
-  // Returns when all is ended. Idempotent; one caller at a time.
-  virtual void Shutdown() = 0;
+  // Returns when all is ended. Streams may finish within
+  // Options::shutdown_grace; `at_once`: nobody waits for them, so they end now.
+  // Idempotent; one caller at a time.
+  virtual void Shutdown(bool at_once = false) = 0;
 };
 
 }  // namespace millrace::rpc

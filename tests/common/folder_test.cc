@@ -1,16 +1,35 @@
 #include "common/folder.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 
 #include "tests/testing/subprocess.h"
 
+// Number of entries until readdir() fails; negative: it does not.
+static int entries_before_failure = -1;
+
+// In place of libc's, for a file system that fails in the middle of a folder.
+extern "C" dirent* readdir(DIR* folder) {
+  static const auto libc =
+      reinterpret_cast<dirent* (*)(DIR*)>(dlsym(RTLD_NEXT, "readdir"));
+  if (entries_before_failure == 0) {
+    errno = EIO;
+    return nullptr;
+  }
+  if (entries_before_failure > 0) --entries_before_failure;
+  return libc(folder);
+}
+
 namespace millrace {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
@@ -38,6 +57,19 @@ TEST(FolderTest, ListsItsNames) {
   testing::WriteFile(folder + "/.a", "x");
   EXPECT_THAT(*NamesIn(folder), UnorderedElementsAre("b", ".a"));
   EXPECT_TRUE(absl::IsNotFound(NamesIn(folder + "/none").status()));
+}
+
+// Names were missing without an error.
+TEST(FolderTest, AFolderThatCannotBeReadToItsEndIsAnError) {
+  const std::string folder = testing::NewTempDir();
+  testing::WriteFile(folder + "/a", "x");
+  testing::WriteFile(folder + "/b", "x");
+  entries_before_failure = 3;
+  const auto names = NamesIn(folder);
+  entries_before_failure = -1;
+  ASSERT_FALSE(names.ok());
+  EXPECT_THAT(std::string(names.status().message()), HasSubstr(folder));
+  EXPECT_THAT(*NamesIn(folder), UnorderedElementsAre("a", "b"));
 }
 
 TEST(FolderTest, JoinsWithOneSlash) {

@@ -67,6 +67,16 @@ class Scripts(unittest.TestCase):
             self.assertNotEqual(result.returncode, 0, argument)
             self.assertIn(argument, result.stderr)
 
+    def test_bench_python_names_options_that_cannot_be(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for program in ("millrace-server", "millrace-data", "millrace"):
+                os.symlink("/bin/true", os.path.join(folder, program))
+            for arguments in (["--rounds=0"], ["--photos=/does/not/exist"], ["--bin=/does/not/exist"],
+                              [f"--bin={folder}", f"--wheels={folder}"]):
+                result = _run("bench-python", *arguments)
+                self.assertNotEqual(result.returncode, 0, arguments)
+                self.assertIn(arguments[-1].split("=")[0], result.stderr)
+
     def test_articles_names_options_that_cannot_be(self):
         for argument in ("--only=6", "--only=1;3", "--rounds=0", "--rounds=x", "--cores=0",
                          "--bin=/does/not/exist", "--photos=/does/not/exist",

@@ -293,6 +293,27 @@ TEST_F(HedgeTest, AServerThatCannotReadASampleIsNotLeftOut) {
   ExpectGoesOn();
 }
 
+// The second request is for two steps, of which the first server brings one. An
+// error about that one's samples was taken for the other step's own.
+TEST_F(HedgeTest, AnErrorThatMayBeOfADeliveredStepIsNotFinalForAnother) {
+  // The consumer needs only the first two of the four late steps soon.
+  Open(2, absl::Milliseconds(25));
+  BeLate();
+  ASSERT_NE(second_, 0);
+  ASSERT_EQ(fake_->calls().at(late_).steps.step_count, 4);
+  ASSERT_EQ(fake_->calls().at(second_).steps.step_count, 2);
+  const absl::Status no_image = WithErrorDetail(absl::DataLossError("no image"),
+                                                MakeErrorDetail("decode"));
+  fake_->SendFrame(late_);
+  fake_->End(late_, no_image);
+  ASSERT_EQ(fake_->calls().count(second_), 1);
+  fake_->End(second_, no_image);
+  time_ += absl::Seconds(3);  // more than the servers' backoff
+  fake_->Tick();
+  TakeAll();
+  ExpectGoesOn();
+}
+
 TEST_F(HedgeTest, WhenNoAnswerCanBeReadThatIsTheEnd) {
   Open();
   BeLate();

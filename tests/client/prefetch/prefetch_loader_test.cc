@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -427,6 +428,8 @@ TEST_F(PrefetchLoaderTest, AnErrorIsFinalNamesTheServerAndKeepsItsDetail) {
   const absl::Status no_image =
       WithErrorDetail(absl::DataLossError("no image"), detail);
   fake_->End(call, no_image);
+  time_ += absl::Seconds(3);  // more than the server's backoff
+  fake_->Tick();
   fake_->End(CallFor(1), no_image);
   ExpectNext({0, 0});  // what is whole is handed out first
   for (int i = 0; i < 2; ++i) {
@@ -601,6 +604,57 @@ TEST_F(PrefetchLoaderTest, ASampleThatAnotherServerCanReadIsNoError) {
   CompleteAll();
   ExpectNext({0, 0});
   ExpectNext({0, 1});
+}
+
+// The error was dropped without a line.
+TEST_F(PrefetchLoaderTest, TheErrorOfASampleThatAnotherCallOwesIsLogged) {
+  Open(8, {{1, "data-1:7001", true}, {2, "data-2:7001", true}});
+  const CallId late = CallFor(0);
+  const ServerId server = fake_->calls().at(late).server;
+  while (fake_->calls().size() > 1) {
+    const auto other = fake_->calls().begin()->first == late
+                           ? std::next(fake_->calls().begin())
+                           : fake_->calls().begin();
+    fake_->Complete(other->first);
+  }
+  time_ += options_.step_timeout + absl::Seconds(1);
+  ::testing::internal::CaptureStderr();
+  fake_->Tick();  // it is silent
+  ASSERT_THAT(fake_->calls(), SizeIs(2));
+  fake_->End(late, NoImage());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr(absl::StrCat("server data-", server,
+                                     ":7001: no image; its steps are requested "
+                                     "from another server, too")));
+  CompleteAll();
+  for (uint64_t step = 0; step < 8; ++step) ExpectNext({0, step});
+}
+
+// Its calls end quickly, so it always owed the fewest steps: most requests went
+// to it first, and then step by step to the other server.
+TEST_F(PrefetchLoaderTest, AServerThatReadsNoSampleIsAskedEverMoreRarely) {
+  Open(1'000'000, {{1, "a", true}, {2, "b", true}});
+  const absl::Time start = time_;
+  ::testing::internal::CaptureStderr();
+  uint64_t step = 0;
+  for (; time_ < start + absl::Seconds(60); ++step) {
+    while (!fake_->calls().empty()) {
+      const auto& [id, call] = *fake_->calls().begin();
+      if (call.server == 2) {
+        fake_->Complete(id);
+      } else {
+        fake_->End(id, NoImage());
+      }
+    }
+    ExpectNext({0, step});
+    fake_->Tick();
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 10) << log;
+  uint64_t asked = 0;
+  for (const auto& [server, steps] : fake_->history()) asked += server == 1;
+  EXPECT_GE(asked, 10u) << "it may have been mended";
+  EXPECT_LE(asked, 100u) << "for " << step << " steps";
 }
 
 TEST_F(PrefetchLoaderTest, AServerWhoseAnswersAreDamagedIsAskedEverMoreRarely) {

@@ -3,6 +3,7 @@
 // the files are closed when nobody reads them.
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "server/pipeline/added_source.h"
 #include "server/pipeline/dataset_table.h"
+#include "server/storage/sample_files.h"
 #include "tests/server/pipeline/engine_fixture.h"
 
 namespace millrace::pipeline {
@@ -142,7 +144,8 @@ TEST_F(ChangingDatasetsTest, AReplacedDatasetIsNotMixedUpWithTheOld) {
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   EXPECT_EQ(*resolved, fresh);
   // What was opened before goes on with the old data.
-  for (const auto& [pipeline, steps] : {std::pair(old, 10u), std::pair(fresh, 5u)}) {
+  for (const auto& [pipeline, steps] :
+       {std::pair(old, 10u), std::pair(fresh, 5u)}) {
     ASSERT_EQ(pipeline->description().steps_per_epoch(), steps);
     Arrivals arrivals;
     StepRange range;
@@ -181,6 +184,50 @@ TEST_F(ChangingDatasetsTest, ARemovedDatasetIsClosedAfterItsLastRun) {
   // The worker threads' empty handles do not get in the way of others.
   ASSERT_TRUE(engine->AddDataset("b", Numbers(100)).ok());
   EXPECT_EQ(RunAll(*engine, kSpecOfB).size(), 10u);
+}
+
+// A source that calls a function when a pipeline of it is built.
+class BuiltSource final : public storage::RecordSource {
+ public:
+  BuiltSource(Source base, std::function<void()> on_build)
+      : base_(std::move(base)), on_build_(std::move(on_build)) {}
+  const DatasetInfo& info() const override { return base_->info(); }
+  absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
+      const override {
+    return base_->NewReader();
+  }
+  absl::Status CheckFields(const std::vector<bool>& used) const override {
+    on_build_();
+    return base_->CheckFields(used);
+  }
+
+ private:
+  const Source base_;
+  const std::function<void()> on_build_;
+};
+
+// The cache kept the pipeline, and the files open, until newer pipelines pushed
+// it out.
+TEST_F(ChangingDatasetsTest, ADatasetThatIsRemovedDuringABuildIsClosed) {
+  for (const bool replaced : {false, true}) {
+    Closing closing;
+    const auto engine = CreateChanging();
+    auto source = std::make_shared<BuiltSource>(
+        closing.Watch(Numbers(100)), [&engine, replaced] {
+          if (replaced) {
+            EXPECT_TRUE(engine->AddDataset("a", Numbers(50)).ok());
+          } else {
+            engine->RemoveDataset("a");
+          }
+        });
+    ASSERT_TRUE(engine->AddDataset("a", std::move(source)).ok());
+    auto held = Open(*engine, kSpecOfA);
+    EXPECT_EQ(held->description().steps_per_epoch(), 10u);
+    EXPECT_EQ(engine->stats().cached_pipelines, 0u);
+    EXPECT_FALSE(closing.closed());
+    held = nullptr;
+    EXPECT_TRUE(closing.closed());
+  }
 }
 
 TEST_F(ChangingDatasetsTest, WhatWasThereAtTheStartStays) {
@@ -250,7 +297,7 @@ TEST_F(ChangingDatasetsTest, ChangesWhileOthersOpenAndRun) {
 
 TEST(AddedSourceTest, ItsReadersMayBeDestroyedLater) {
   Closing closing;
-  auto added = std::make_shared<AddedSource>("n", closing.Watch(Numbers(10)));
+  auto added = AddedSource::New("n", closing.Watch(Numbers(10)));
   EXPECT_EQ(added->named_info().name(), "n");
   EXPECT_EQ(added->info().name(), "");
   auto first = added->NewReader();
@@ -273,6 +320,31 @@ TEST(AddedSourceTest, ItsReadersMayBeDestroyedLater) {
   EXPECT_EQ(closing.readers(), 0);
   EXPECT_FALSE(closing.late_reader());
   first->reset();
+}
+
+TEST(AddedSourceTest, NamesTheFilesOfItsSamples) {
+  class FilesOfNumbers final : public storage::RecordSource,
+                               public storage::SampleFiles {
+   public:
+    const DatasetInfo& info() const override { return base_->info(); }
+    absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
+        const override {
+      return base_->NewReader();
+    }
+    std::string FileOf(int64_t index) const override {
+      return "file-" + std::to_string(index);
+    }
+
+   private:
+    const Source base_ = Numbers(10);
+  };
+  const auto with = AddedSource::New("n", std::make_shared<FilesOfNumbers>());
+  const storage::SampleFiles* const files = storage::SampleFilesOf(*with);
+  ASSERT_NE(files, nullptr);
+  EXPECT_EQ(files->FileOf(7), "file-7");
+  EXPECT_EQ(with->named_info().name(), "n");
+  const auto without = AddedSource::New("n", Numbers(10));
+  EXPECT_EQ(storage::SampleFilesOf(*without), nullptr);
 }
 
 TEST(DatasetTableTest, KeysTellDatasetsOfOneNameApart) {

@@ -55,14 +55,20 @@ class FolderBatchesTest : public ::testing::Test {
     return *std::move(source);
   }
 
+  // `added`: the dataset is added to the running engine.
   std::unique_ptr<Engine> Serve(const std::string& uri, uint32_t threads,
-                                uint32_t read_threads) {
+                                uint32_t read_threads, bool added = false) {
     budgets_.push_back(std::make_unique<ByteBudget>(uint64_t{256} << 20));
+    DatasetCatalog catalog = {{"photos", OpenSource(uri)}};
     auto engine = Engine::Create({.threads = threads,
                                   .read_threads = read_threads,
-                                  .budget = budgets_.back().get()},
-                                 {{"photos", OpenSource(uri)}});
+                                  .budget = budgets_.back().get(),
+                                  .datasets_change = added},
+                                 added ? DatasetCatalog() : catalog);
     EXPECT_TRUE(engine.ok()) << engine.status();
+    if (added) {
+      EXPECT_TRUE((*engine)->AddDataset("photos", catalog["photos"]).ok());
+    }
     return *std::move(engine);
   }
 
@@ -169,31 +175,36 @@ TEST_F(FolderBatchesTest, AChangedFileIsNoBadSample) {
   EXPECT_TRUE(absl::IsUnavailable(engine->Open(Spec(text)).status()));
 }
 
+// Also of a dataset that a lease has added: its errors named no file.
 TEST_F(FolderBatchesTest, AFileThatIsNoImageIsNamed) {
   storage::WriteFile(Images() + "/bee-1/1.jpg", "no image");
-  const auto engine = Serve("imagefolder:" + Images(), 2, 4);
-  Arrivals arrivals;
-  const absl::Status status = Run(*engine, Text("imagenet_eval"), 0, &arrivals);
-  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_EQ(GetErrorDetail(status).shard(), "bee-1/1.jpg");
-  EXPECT_EQ(GetErrorDetail(status).row(), 0);
-  Arrivals others;
-  EXPECT_TRUE(Run(*engine,
-                  Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }"),
-                  0, &others)
-                  .ok());
-  const auto bad = engine->stats().recent_bad_samples;
-  ASSERT_EQ(bad.size(), 1);
-  EXPECT_EQ(bad[0].shard(), "bee-1/1.jpg");
-  // What a client asks for with `millrace replay`.
-  const auto pipeline = engine->Open(
-      Spec(Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }")));
-  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
-  ExplainBatchResponse response;
-  ASSERT_TRUE(
-      (*pipeline)->ExplainRows({0, 0, 1, 0, 1, false}, 0, 1, &response).ok());
-  EXPECT_THAT(response.explained(0).shard(), HasSubstr(".jpg"));
-  EXPECT_EQ(response.explained(0).shard_row(), 0);
+  for (const bool added : {false, true}) {
+    SCOPED_TRACE(added);
+    const auto engine = Serve("imagefolder:" + Images(), 2, 4, added);
+    Arrivals arrivals;
+    const absl::Status status =
+        Run(*engine, Text("imagenet_eval"), 0, &arrivals);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_EQ(GetErrorDetail(status).shard(), "bee-1/1.jpg");
+    EXPECT_EQ(GetErrorDetail(status).row(), 0);
+    Arrivals others;
+    EXPECT_TRUE(Run(*engine,
+                    Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }"),
+                    0, &others)
+                    .ok());
+    const auto bad = engine->stats().recent_bad_samples;
+    ASSERT_EQ(bad.size(), 1);
+    EXPECT_EQ(bad[0].shard(), "bee-1/1.jpg");
+    // What a client asks for with `millrace replay`.
+    const auto pipeline = engine->Open(
+        Spec(Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }")));
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    ExplainBatchResponse response;
+    ASSERT_TRUE(
+        (*pipeline)->ExplainRows({0, 0, 1, 0, 1, false}, 0, 1, &response).ok());
+    EXPECT_THAT(response.explained(0).shard(), HasSubstr(".jpg"));
+    EXPECT_EQ(response.explained(0).shard_row(), 0);
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,7 +26,8 @@ namespace {
 
 class ConnectionAcceptorTest : public ::testing::Test {
  protected:
-  void Start(const ConnectionLimits& limits) {
+  void Start(const ConnectionLimits& limits,
+             std::function<std::string(int)> refusal = nullptr) {
     auto sockets = ListenOn({"127.0.0.1", 0});
     ASSERT_TRUE(sockets.ok()) << sockets.status();
     auto acceptor = ConnectionAcceptor::Start(
@@ -36,6 +38,7 @@ class ConnectionAcceptorTest : public ::testing::Test {
                                     taken_.push_back(std::move(connection));
                                     changed_.NotifyAll();
                                   },
+                              .refusal = std::move(refusal),
                               .refused = &refused_});
     ASSERT_TRUE(acceptor.ok()) << acceptor.status();
     acceptor_ = *std::move(acceptor);
@@ -50,6 +53,19 @@ class ConnectionAcceptorTest : public ::testing::Test {
     return connect(fd.get(),
                    reinterpret_cast<const sockaddr*>(&sockets.own_address),
                    sockets.own_address_bytes) == 0;
+  }
+  // The same for a connection that is announced by LetIn().
+  bool ConnectLetIn(const UniqueFd& probe) {
+    sockaddr_storage own = acceptor_->sockets().own_address;
+    reinterpret_cast<sockaddr_in&>(own).sin_port = 0;
+    auto* const address = reinterpret_cast<sockaddr*>(&own);
+    socklen_t bytes = sizeof(sockaddr_in);
+    if (bind(probe.get(), address, bytes) != 0 ||
+        getsockname(probe.get(), address, &bytes) != 0) {
+      return false;
+    }
+    acceptor_->LetIn(own);
+    return Connect(probe);
   }
   // The other side has closed the connection; waits for that.
   bool IsClosed(const UniqueFd& fd) {
@@ -93,18 +109,31 @@ TEST_F(ConnectionAcceptorTest, TheServersOwnProbeIsLetIn) {
   ASSERT_TRUE(Connect(first));
   AwaitTaken(1);
   const UniqueFd probe = NewSocket();
-  sockaddr_storage own = acceptor_->sockets().own_address;
-  reinterpret_cast<sockaddr_in&>(own).sin_port = 0;
-  socklen_t bytes = sizeof(sockaddr_in);
-  ASSERT_EQ(bind(probe.get(), reinterpret_cast<sockaddr*>(&own), bytes), 0);
-  ASSERT_EQ(getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &bytes),
-            0);
-  acceptor_->LetIn(own);
-  ASSERT_TRUE(Connect(probe));
+  ASSERT_TRUE(ConnectLetIn(probe));
   AwaitTaken(2);
   const UniqueFd other = NewSocket();
   ASSERT_TRUE(Connect(other));
   EXPECT_TRUE(IsClosed(other));
+}
+
+// Without its probe, the server would take itself for one that hangs.
+TEST_F(ConnectionAcceptorTest, WhatTheOwnerRefusesIsClosedExceptTheProbe) {
+  std::atomic<int> asked{0};
+  Start({.total = 10, .per_peer = 10},
+        [&asked](int) { return ++asked == 2 ? "" : "it is of another user"; });
+  const UniqueFd refused = NewSocket(), served = NewSocket(),
+                 probe = NewSocket();
+  ASSERT_TRUE(Connect(refused));
+  EXPECT_TRUE(IsClosed(refused));
+  EXPECT_EQ(taken(), 0);
+  EXPECT_EQ(refused_, 1);
+  ASSERT_TRUE(Connect(served));
+  AwaitTaken(1);
+  ASSERT_TRUE(ConnectLetIn(probe));
+  AwaitTaken(2);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(refused_, 1);
+  acceptor_ = nullptr;  // uses `asked`
 }
 
 TEST_F(ConnectionAcceptorTest, ClosesConnectionsByTheirAddress) {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -111,6 +112,34 @@ TEST_P(PeerUserTest, AnotherUser) {
 // The wildcard address accepts IPv4 over an IPv6 socket.
 INSTANTIATE_TEST_SUITE_P(Addresses, PeerUserTest,
                          ::testing::Values("127.0.0.1", "::1", "::"));
+
+// As gRPC's clients connect. /proc/net/tcp does not have their end, so that
+// without netlink every client of the own user was refused.
+TEST(PeerUserOfMappedTest, AnIpv6SocketThatIsConnectedToAnIpv4Address) {
+  const auto sockets = ListenOn({.host = "127.0.0.1", .port = 0});
+  ASSERT_TRUE(sockets.ok()) << sockets.status();
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(sockets->own_address);
+  sockaddr_in6 mapped = {};
+  mapped.sin6_family = AF_INET6;
+  mapped.sin6_port = v4.sin_port;
+  mapped.sin6_addr.s6_addr[10] = mapped.sin6_addr.s6_addr[11] = 0xff;
+  std::memcpy(&mapped.sin6_addr.s6_addr[12], &v4.sin_addr, 4);
+  const UniqueFd client(socket(AF_INET6, SOCK_STREAM, 0));
+  const int only_v6 = 0;
+  if (!client.ok() || setsockopt(client.get(), IPPROTO_IPV6, IPV6_V6ONLY,
+                                 &only_v6, sizeof(only_v6)) != 0) {
+    GTEST_SKIP() << "no IPv6";
+  }
+  ASSERT_EQ(connect(client.get(), reinterpret_cast<const sockaddr*>(&mapped),
+                    sizeof(mapped)),
+            0);
+  const UniqueFd server = AcceptOf(*sockets);
+  for (const auto& user :
+       {TcpPeerUserByProc(server.get()), TcpPeerUser(server.get())}) {
+    ASSERT_TRUE(user.ok()) << user.status();
+    EXPECT_EQ(*user, geteuid());
+  }
+}
 
 TEST(PeerUserOfNoneTest, WhatIsNoConnection) {
   int pair[2];

@@ -876,6 +876,23 @@ TEST_F(RpcServerTest, ShutdownEndsStreamsThatDoNotFinish) {
   EXPECT_EQ(budget_.used(), 0);
 }
 
+// The calls of a program that was killed may stay: a forked child of it keeps
+// the connection open, and reads nothing.
+TEST_F(RpcServerTest, ShutdownAtOnceDoesNotWaitForStreams) {
+  config_.payload_bytes = kMiB;
+  options_.shutdown_grace = absl::Hours(24);
+  StartServer();
+  grpc::ClientContext context;
+  auto reader = client_->stub().GetBatches(
+      &context, RpcClient::Request(Plan(), 0, 100000));
+  Frame frame;
+  ASSERT_TRUE(reader->Read(&frame));
+  server_->Shutdown(/*at_once=*/true);
+  while (reader->Read(&frame)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
 TEST_F(RpcServerTest, ATakenPortIsNamed) {
   StartServer();
   options_.listen = server_->address();
