@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import samples
@@ -128,14 +129,16 @@ def main(argv):
     parser.add_argument("--only", default="")
     options = parser.parse_args(argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    log = tempfile.TemporaryFile("w+")
     server = subprocess.Popen([options.server, "--synthetic_only", "--listen=127.0.0.1:0"],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True)
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         line = server.stdout.readline()
         found = re.match(r"listening on (\S+)", line)
         if not found:
-            sys.exit(f"{options.server} does not start: {line}")
+            server.wait()
+            log.seek(0)
+            sys.exit(f"{options.server} does not start: {line}{log.read()[-2000:]}")
         return prove(options, found[1])
     finally:
         server.terminate()

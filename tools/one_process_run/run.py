@@ -155,14 +155,16 @@ def main(argv):
     options.grafted = os.path.realpath(options.grafted)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
+    log = tempfile.TemporaryFile("w+")
     server = subprocess.Popen([options.server, "--synthetic_only", "--listen=127.0.0.1:0"],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True)
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         line = server.stdout.readline()
         found = re.match(r"listening on (\S+)", line)
         if not found:
-            sys.exit(f"{options.server} does not start: {line}")
+            server.wait()
+            log.seek(0)
+            sys.exit(f"{options.server} does not start: {line}{log.read()[-2000:]}")
         return prove(Matrix(options, found[1]), options)
     finally:
         server.terminate()
