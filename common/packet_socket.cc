@@ -72,6 +72,19 @@ absl::StatusOr<UniqueFd> NewSocket(const std::string& name) {
   return socket;
 }
 
+// What failed, and what to do.
+absl::Status ListenError(const std::string& name, int error) {
+  const absl::Status status = SocketError("cannot listen on the", name, error);
+  const absl::string_view what_to_do =
+      error == EADDRINUSE
+          ? "; another process listens there, or the path is a file, a folder "
+            "or a link: end that process, remove the file, or use another path"
+      : error == ENOENT ? "; make the folder of the path first"
+                        : "";
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), what_to_do));
+}
+
 // Removes the file of a socket whose listener is gone. One that only does not
 // keep up with its connections lives.
 void RemoveAbandoned(const std::string& path) {
@@ -91,7 +104,7 @@ absl::StatusOr<UniqueFd> ListenForPackets(const std::string& name) {
   if (name[0] != '@') RemoveAbandoned(name);
   if (bind(socket->get(), address->get(), address->bytes) != 0 ||
       listen(socket->get(), kBacklog) != 0) {
-    return SocketError("cannot listen on the", name, errno);
+    return ListenError(name, errno);
   }
   // Connecting needs write permission; the folder's permissions limit access.
   if (name[0] != '@' && chmod(name.c_str(), 0666) != 0) {
