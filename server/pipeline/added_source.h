@@ -26,10 +26,12 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 #include "server/storage/record_source.h"
+#include "server/storage/sample_files.h"
 
 namespace millrace::pipeline {
 
-class AddedSource final : public storage::RecordSource {
+class AddedSource final : public storage::RecordSource,
+                          public storage::SampleFilesHolder {
  public:
   AddedSource(const std::string& name,
               std::shared_ptr<const storage::RecordSource> base);
@@ -39,6 +41,9 @@ class AddedSource final : public storage::RecordSource {
   const DatasetInfo& named_info() const { return named_info_; }
 
   const DatasetInfo& info() const override { return base_->info(); }
+  const storage::SampleFiles* sample_files() const override {
+    return storage::SampleFilesOf(*base_);
+  }
   absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
       const override;
   absl::Status CheckFields(const std::vector<bool>& used) const override {
