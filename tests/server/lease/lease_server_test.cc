@@ -10,10 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <latch>
 #include <memory>
 #include <string>
 #include <utility>
@@ -309,6 +311,35 @@ TEST_F(LeaseServerTest, ManyConnectionsDisturbNoOther) {
     answer = next.Receive();
   }
   EXPECT_THAT(answer, HasSubstr("|added|"));
+}
+
+// Programs that start servers at the same time, after one was killed: one of
+// the servers listens. Two once did, and the file led to only one of them.
+TEST(LeaseServerFileTest, OfServersThatStartTogetherOneListens) {
+  FakeFiles files;
+  const std::string folder = absl::StrCat("/tmp/lease-together-", getpid());
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/socket";
+  for (int round = 0; round < 200; ++round) {
+    // What a killed server leaves behind.
+    ASSERT_TRUE(ListenForPackets(path).ok());
+    std::vector<std::unique_ptr<LeaseServer>> servers(8);
+    {
+      std::latch together(static_cast<ptrdiff_t>(servers.size()));
+      std::vector<NamedThread> threads;
+      for (std::unique_ptr<LeaseServer>& server : servers) {
+        threads.emplace_back("test-start", [&] {
+          together.arrive_and_wait();
+          auto started =
+              LeaseServer::Start({.socket = path, .datasets = files.options()});
+          if (started.ok()) server = *std::move(started);
+        });
+      }
+    }
+    EXPECT_EQ(std::count(servers.begin(), servers.end(), nullptr), 7)
+        << "round " << round;
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // The file of another is not replaced, and the message says what to do.
