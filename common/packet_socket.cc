@@ -1,8 +1,11 @@
 #include "common/packet_socket.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +13,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_error.h"
 
 namespace millrace {
 namespace {
@@ -72,6 +76,37 @@ absl::StatusOr<UniqueFd> NewSocket(const std::string& name) {
   return socket;
 }
 
+// What failed, and what to do.
+absl::Status ListenError(const std::string& name, int error) {
+  const absl::Status status = SocketError("cannot listen on the", name, error);
+  const absl::string_view what_to_do =
+      error == EADDRINUSE
+          ? "; another process listens there, or the path is a file, a folder "
+            "or a link: end that process, remove the file, or use another path"
+      : error == ENOENT ? "; make the folder of the path first"
+                        : "";
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), what_to_do));
+}
+
+// A lock of the folder of `path` for the processes that listen there, as long
+// as the descriptor is open: between bind() and listen() a socket looks
+// abandoned, and without the lock another process would replace its file. Not
+// ok(): the folder cannot be locked, because it cannot be read, or because
+// another program keeps a lock of its own.
+UniqueFd LockFolderOf(const std::string& path) {
+  constexpr int kTries = 2000;
+  constexpr useconds_t kPauseMicros = 1000;
+  UniqueFd folder(
+      open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.ok()) return folder;
+  for (int i = 0; i < kTries; ++i) {
+    if (flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return folder;
+    usleep(kPauseMicros);
+  }
+  return UniqueFd();
+}
+
 // Removes the file of a socket whose listener is gone. One that only does not
 // keep up with its connections lives.
 void RemoveAbandoned(const std::string& path) {
@@ -88,10 +123,14 @@ absl::StatusOr<UniqueFd> ListenForPackets(const std::string& name) {
   if (!address.ok()) return address.status();
   auto socket = NewSocket(name);
   if (!socket.ok()) return socket;
-  if (name[0] != '@') RemoveAbandoned(name);
+  UniqueFd lock;
+  if (name[0] != '@') {
+    lock = LockFolderOf(name);
+    RemoveAbandoned(name);
+  }
   if (bind(socket->get(), address->get(), address->bytes) != 0 ||
       listen(socket->get(), kBacklog) != 0) {
-    return SocketError("cannot listen on the", name, errno);
+    return ListenError(name, errno);
   }
   // Connecting needs write permission; the folder's permissions limit access.
   if (name[0] != '@' && chmod(name.c_str(), 0666) != 0) {

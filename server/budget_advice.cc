@@ -93,7 +93,7 @@ uint64_t BudgetForFooters(const ServerSettings& settings,
   needs->file_metadata = bytes;
   return pipeline::SmallestBudget(*needs, kBatchOfAnyPreset,
                                   [&settings](uint64_t budget) {
-                                    return RowGroupCacheBytes(settings, budget);
+                                    return ReadMemoryBytes(settings, budget);
                                   });
 }
 
@@ -122,7 +122,7 @@ std::string BudgetAdvice::Sentence(uint64_t wanted,
   // threads.
   uint64_t yes = pipeline::SmallestBudget(
       needs_, wanted,
-      [this](uint64_t bytes) { return RowGroupCacheBytes(settings_, bytes); });
+      [this](uint64_t bytes) { return ReadMemoryBytes(settings_, bytes); });
   if (yes == 0) return kNone;
   yes = std::max(yes, kMinBudgetBytes);
   uint64_t no = yes - kMiB;
@@ -147,7 +147,7 @@ bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
   ByteBudget bytes(budget);
   pipeline::Engine::Options options = options_;
   options.budget = &bytes;
-  options.budget_held_elsewhere_bytes = RowGroupCacheBytes(settings_, budget);
+  options.budget_held_elsewhere_bytes = ReadMemoryBytes(settings_, budget);
   options.decoder_digest = "not compared";  // saves the decoding for it
   pipeline::DatasetCatalog catalog;
   for (const auto& [name, source] : catalog_) {

@@ -34,6 +34,13 @@ constexpr char kDefaultLeaseListen[] = "127.0.0.1:0";
 // Parquet datasets of a server with leases that can be open at the same time:
 // each has this part of the cache of row groups. A choice.
 constexpr uint64_t kLeasedParquetDatasets = 4;
+// The same for image folders and the memory for files that are read.
+constexpr uint64_t kLeasedFolders = 4;
+// Part of the budget for files of image folders that are read at the same time,
+// and its upper bound: files of 1 MiB on the max number of read threads. A
+// choice.
+constexpr uint64_t kFileReadShare = 16;
+constexpr uint64_t kMaxFileReadBytes = uint64_t{1} << 30;
 constexpr uint32_t kMaxThreads = 4096;
 constexpr uint32_t kDefaultReadThreads = 32;
 constexpr uint32_t kMaxReadThreads = 1024;
@@ -108,6 +115,10 @@ using Report = std::function<void(const char* field, int dataset_index,
 
 bool IsParquet(absl::string_view uri) {
   return absl::StartsWith(uri, "parquet:");
+}
+
+bool IsImageFolder(absl::string_view uri) {
+  return absl::StartsWith(uri, "imagefolder:");
 }
 
 void CheckConfig(const ServerConfig& config, const Report& report) {
@@ -315,10 +326,12 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
                                              : kDefaultListen;
   settings.lease_socket = config.lease_socket();
   uint64_t parquet = leases ? kLeasedParquetDatasets : 0;
+  settings.folder_datasets = leases ? kLeasedFolders : 0;
   for (const DatasetConfig& dataset : config.datasets()) {
     settings.datasets.push_back({dataset.name(), dataset.uri(),
                                  dataset.has_weight() ? dataset.weight() : 1});
     parquet += IsParquet(dataset.uri());
+    settings.folder_datasets += IsImageFolder(dataset.uri());
   }
   settings.operators.assign(config.operators().begin(),
                             config.operators().end());
@@ -380,6 +393,8 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     settings.row_group_cache_bytes_each =
         settings.row_group_cache_bytes / parquet;
   }
+  settings.file_read_bytes = FileReadBytes(
+      settings, std::max(settings.memory_budget_bytes, kMinBudgetBytes));
   for (const Timeout& timeout : kTimeouts) {
     settings.*timeout.setting = absl::Milliseconds(
         (config.*timeout.is_set)() ? (config.*timeout.milliseconds)()
@@ -404,6 +419,18 @@ uint64_t RowGroupCacheBytesEach(const ServerSettings& settings,
   if (settings.parquet_datasets == 0) return 0;
   return memory_budget_bytes / 100 * settings.row_group_cache_percent /
          settings.parquet_datasets;
+}
+
+uint64_t FileReadBytes(const ServerSettings& settings,
+                       uint64_t memory_budget_bytes) {
+  if (settings.folder_datasets == 0) return 0;
+  return std::min(memory_budget_bytes / kFileReadShare, kMaxFileReadBytes);
+}
+
+uint64_t ReadMemoryBytes(const ServerSettings& settings,
+                         uint64_t memory_budget_bytes) {
+  return RowGroupCacheBytes(settings, memory_budget_bytes) +
+         FileReadBytes(settings, memory_budget_bytes);
 }
 
 std::string BudgetWarning(const ServerSettings& settings,
@@ -455,16 +482,15 @@ std::string DescribeSettings(const ServerSettings& settings,
     line("  row group cache", FormatByteSize(settings.row_group_cache_bytes),
          "maximum, for decoded Parquet row groups");
   }
-  line(
-      "  batches, scratch",
-      FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes)),
-      "minimum, for batches and decoding");
-  const bool image_folders =
-      std::any_of(settings.datasets.begin(), settings.datasets.end(),
-                  [](const ServerSettings::Dataset& dataset) {
-                    return absl::StartsWith(dataset.uri, "imagefolder:");
-                  });
-  if (image_folders) {
+  if (settings.file_read_bytes > 0) {
+    line("  file reads", FormatByteSize(settings.file_read_bytes),
+         "for files of image folders while they are read");
+  }
+  line("  batches, scratch",
+       FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes +
+                                                    settings.file_read_bytes)),
+       "minimum, for batches and decoding");
+  if (settings.folder_datasets > 0) {
     line("cache folder",
          settings.cache_dir.empty() ? "default" : settings.cache_dir,
          "lists of the files of image folders; default: "

@@ -62,6 +62,10 @@ struct ServerSettings {
   uint64_t row_group_cache_bytes_each = 0;
   // Percent of the budget that they are; 0: there is no Parquet dataset.
   uint32_t row_group_cache_percent = 0;
+  uint64_t folder_datasets = 0;  // image folders
+  // Part of the budget for the files that threads read at the same time, beside
+  // the largest file of each image folder: of all image folders together.
+  uint64_t file_read_bytes = 0;
   absl::Duration send_timeout;
   absl::Duration admission_timeout;
   absl::Duration shutdown_grace;
@@ -98,6 +102,15 @@ uint64_t RowGroupCacheBytes(const ServerSettings& settings,
                             uint64_t memory_budget_bytes);
 uint64_t RowGroupCacheBytesEach(const ServerSettings& settings,
                                 uint64_t memory_budget_bytes);
+
+// file_read_bytes for another budget.
+uint64_t FileReadBytes(const ServerSettings& settings,
+                       uint64_t memory_budget_bytes);
+
+// Bytes of a budget that datasets take for what they read: row group caches and
+// files of image folders.
+uint64_t ReadMemoryBytes(const ServerSettings& settings,
+                         uint64_t memory_budget_bytes);
 
 // A warning if the memory budget exceeds the memory that the process may use.
 // Empty: it fits.

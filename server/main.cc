@@ -112,7 +112,7 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset,
   if (bytes <= budget / kLargeFootersShare) return;
   MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri << "): "
                   << (info.format() == "imagefolder"
-                          ? "the list of its files uses "
+                          ? "the list of its files and its largest file use "
                           : "the footers of its Parquet files use ")
                   << FormatByteSize(bytes) << " of the memory budget of "
                   << FormatByteSize(budget)
@@ -122,22 +122,26 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset,
                             "use less");
 }
 
-// `caches` and `footers`: the parts of the budget for decoded row groups and
-// for footers of Parquet files. `engine`: the options of the server's engine.
-// All must outlive the sources.
+// Parts of the budget for what datasets hold.
+struct ReadBudgets {
+  ByteBudget caches;   // decoded row groups
+  ByteBudget files;    // of image folders, while they are read
+  ByteBudget footers;  // of Parquet files; lists of image folders
+};
+
+// `engine`: the options of the server's engine. All must outlive the sources.
 storage::OpenSourceOptions SourceOptions(
     const ServerSettings& settings, const operators::Operators& operators,
-    const pipeline::Engine::Options& engine, ByteBudget* caches,
-    ByteBudget* footers) {
+    const pipeline::Engine::Options& engine, ReadBudgets* budgets) {
   return {
-      .cache_budget = caches,
+      .cache_budget = &budgets->caches,
       .cache_bytes = settings.row_group_cache_bytes_each,
       .cache_advice =
           [&settings](uint64_t bytes) { return CacheAdvice(settings, bytes); },
-      .metadata_budget = footers,
+      .metadata_budget = &budgets->footers,
       .metadata_advice =
-          [&settings, &engine, footers](uint64_t bytes) {
-            const uint64_t all = footers->used() + bytes;
+          [&settings, &engine, budgets](uint64_t bytes) {
+            const uint64_t all = budgets->footers.used() + bytes;
             if (settings.lease_socket.empty()) {
               return FooterAdvice(settings, engine, all);
             }
@@ -145,6 +149,9 @@ storage::OpenSourceOptions SourceOptions(
                                 (all * kLeasedFootersShare >> 20) + 1,
                                 "MiB or more");
           },
+      .read_budget = &budgets->files,
+      .read_bytes = settings.file_read_bytes /
+                    std::max<uint64_t>(1, settings.folder_datasets),
       .cache_dir = settings.cache_dir,
       .operators = &operators};
 }
@@ -258,7 +265,10 @@ absl::StatusOr<std::unique_ptr<lease::LeaseServer>> StartLeases(
        .datasets = {.open = [&sources](const std::string& uri, bool to_look)
                         -> absl::StatusOr<lease::LeasedDatasets::Source> {
                       storage::OpenSourceOptions options = sources;
-                      if (to_look) options.cache_budget = nullptr;
+                      if (to_look) {
+                        options.cache_budget = nullptr;
+                        options.read_budget = nullptr;
+                      }
                       MR_ASSIGN_OR_RETURN(
                           std::unique_ptr<storage::RecordSource> source,
                           storage::OpenRecordSource(uri, options));
@@ -322,17 +332,21 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   // refuses a budget below the minimum after the datasets are open, and then
   // names a budget that works.
   ByteBudget budget(std::max(settings.memory_budget_bytes, kMinBudgetBytes));
-  // The caches' part is reserved once, and batches cannot use it. If row groups
-  // were charged one by one, caches would be emptied whenever batches wait for
-  // memory, that is, under the highest load.
-  ByteBudget caches(settings.row_group_cache_bytes);
+  // The datasets' part is reserved once, and batches cannot use it. If row
+  // groups were charged one by one, caches would be emptied whenever batches
+  // wait for memory, that is, under the highest load.
+  const uint64_t read_memory =
+      settings.row_group_cache_bytes + settings.file_read_bytes;
   ByteBudget::Reservation share;
-  MR_CHECK(budget.TryReserve(caches.capacity(), &share));
+  MR_CHECK(budget.TryReserve(read_memory, &share));
   // Footers larger than the rest of the budget are refused before they are
   // parsed.
   const bool has_leases = !settings.lease_socket.empty();
-  ByteBudget footers(has_leases ? budget.capacity() / kLeasedFootersShare
-                                : budget.capacity() - caches.capacity());
+  ReadBudgets budgets = {
+      .caches = ByteBudget(settings.row_group_cache_bytes),
+      .files = ByteBudget(settings.file_read_bytes),
+      .footers = ByteBudget(has_leases ? budget.capacity() / kLeasedFootersShare
+                                       : budget.capacity() - read_memory)};
   MR_ASSIGN_OR_RETURN(
       const std::shared_ptr<const operators::Operators> operators,
       UsageError(operators::Operators::Load(settings.operators)));
@@ -342,15 +356,15 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
       .adapt_threads = settings.adapt_threads,
       .adapt_read_threads = settings.adapt_read_threads,
       .budget = &budget,
-      .budget_held_elsewhere_bytes = settings.row_group_cache_bytes,
+      .budget_held_elsewhere_bytes = read_memory,
       .admission_timeout = settings.admission_timeout,
       .dataset_weights = WeightsOf(settings),
       .operators = operators.get(),
       .refuse_synthetic = settings.refuse_synthetic,
       .datasets_change = has_leases,
-      .added_metadata_bytes = has_leases ? footers.capacity() : 0};
+      .added_metadata_bytes = has_leases ? budgets.footers.capacity() : 0};
   const storage::OpenSourceOptions sources =
-      SourceOptions(settings, *operators, options, &caches, &footers);
+      SourceOptions(settings, *operators, options, &budgets);
   MR_ASSIGN_OR_RETURN(pipeline::DatasetCatalog catalog,
                       OpenDatasets(settings, sources));
   const std::string datasets = DescribeDatasets(catalog);
@@ -360,7 +374,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   // --check_config tries and names the smallest budget.
   if (!line.check_config) {
     options.held_elsewhere_of = [&settings](uint64_t bytes) {
-      return RowGroupCacheBytes(settings, bytes);
+      return ReadMemoryBytes(settings, bytes);
     };
   }
   MR_ASSIGN_OR_RETURN(const std::optional<PipelineSpec> pipeline,
@@ -378,7 +392,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
     absl::PrintF(
         "%s%s%s%s%s", DescribeSettings(settings, now),
         DescribeMemory(pipeline::PlanMemory(needs, settings.memory_budget_bytes,
-                                            settings.row_group_cache_bytes)),
+                                            read_memory),
+                       settings.file_read_bytes),
         loaded, datasets, batches);
     return FlushStandardOutput();
   }

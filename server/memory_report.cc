@@ -75,7 +75,7 @@ absl::Status CheckMemory(const ServerSettings& settings,
         enough.message(), ": ", advice.Sentence(pipeline::kMinBatchBytes + 1)));
   }
   const pipeline::MemoryUse use =
-      pipeline::PlanMemory(needs, budget, RowGroupCacheBytes(settings, budget));
+      pipeline::PlanMemory(needs, budget, ReadMemoryBytes(settings, budget));
   if (use.batches > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       use.Sentence(),
@@ -87,7 +87,8 @@ absl::Status CheckMemory(const ServerSettings& settings,
           : ""));
 }
 
-std::string DescribeMemory(const pipeline::MemoryUse& use) {
+std::string DescribeMemory(const pipeline::MemoryUse& use,
+                           uint64_t file_read_bytes) {
   std::string out;
   absl::StrAppend(&out, "\n");
   Line(&out, "MEMORY", "SIZE", "FOR");
@@ -115,9 +116,13 @@ std::string DescribeMemory(const pipeline::MemoryUse& use) {
   Line(&out, "  pipelines", FormatByteSize(use.pipelines),
        "pipelines that are built, cached or in use");
   Line(&out, "  file metadata", FormatByteSize(use.file_metadata),
-       "parsed footers of Parquet files, lists of files of image folders");
-  Line(&out, "  row group cache", FormatByteSize(use.elsewhere),
+       "parsed footers of Parquet files; of image folders the lists of files, "
+       "and the largest file while it is read");
+  Line(&out, "  row group cache",
+       FormatByteSize(use.elsewhere - file_read_bytes),
        "decoded Parquet row groups");
+  Line(&out, "  file reads", FormatByteSize(file_read_bytes),
+       "further files of image folders while they are read");
   Line(&out, "  batches", FormatByteSize(use.batches),
        "the rest, for batches that are filled, ready or being sent");
   return out;

@@ -3,7 +3,7 @@
 // fit into the rest.
 //
 //   MR_RETURN_IF_ERROR(CheckMemory(settings, needs, advice));
-//   std::string text = DescribeMemory(use);
+//   std::string text = DescribeMemory(use, settings.file_read_bytes);
 //   MR_ASSIGN_OR_RETURN(std::string batches, DescribeBatches(engine, ...));
 
 #ifndef MILLRACE_SERVER_MEMORY_REPORT_H_
@@ -33,8 +33,10 @@ absl::Status CheckMemory(const ServerSettings& settings,
                          const pipeline::MemoryNeeds& needs,
                          const BudgetAdvice& advice);
 
-// A table.
-std::string DescribeMemory(const pipeline::MemoryUse& use);
+// A table. `file_read_bytes`: the part of use.elsewhere for files of image
+// folders.
+std::string DescribeMemory(const pipeline::MemoryUse& use,
+                           uint64_t file_read_bytes);
 
 // For the training and the evaluation preset of each dataset: the memory of a
 // batch of kExampleRows, and the number of such batches that fit. A dataset

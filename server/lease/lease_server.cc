@@ -24,6 +24,11 @@ constexpr int kTickMs = 100;
 // Datasets that are opened at the same time. A few, so that a file system that
 // does not answer holds up only its own datasets. A choice.
 constexpr uint32_t kOpeners = 8;
+// Connections that are accepted before the leases are looked at again: as many
+// as the system lets wait (common/packet_socket.cc). A connection beyond those
+// that wait is refused, so that programs which start at the same time would
+// have to try again and again.
+constexpr int kAcceptsAtOnce = 64;
 
 SteadyTime Now() { return std::chrono::steady_clock::now(); }
 
@@ -111,7 +116,9 @@ bool LeaseServer::Run() {
     const SteadyTime now = Now();
     Tick(now);
     std::erase_if(leases_, [](const Lease& l) { return !l.socket.ok(); });
-    if (polled[1].revents != 0) Accept();
+    for (int i = 0; i < kAcceptsAtOnce && polled[1].revents != 0; ++i) {
+      if (!Accept()) break;
+    }
     if (!leases_.empty()) unused_since = now;
     unused = now - unused_since >= Nanos(options_.linger);
     if (unused) break;
@@ -140,17 +147,17 @@ void LeaseServer::Tick(SteadyTime now) {
   datasets_.CloseUnused(now);
 }
 
-void LeaseServer::Accept() {
+bool LeaseServer::Accept() {
   absl::StatusOr<UniqueFd> socket = AcceptPackets(listener_.get());
-  // The connection ended before it was accepted.
-  if (absl::IsUnavailable(socket.status())) return;
+  // No connection waits, or it ended before it was accepted.
+  if (absl::IsUnavailable(socket.status())) return false;
   if (!socket.ok()) {
     // The connection still waits, so poll() would return at once, again and
     // again.
     accept_from_ = Now() + std::chrono::milliseconds(kTickMs);
     MR_LOG_EVERY(WARNING, absl::Seconds(30))
         << "programs cannot take leases: " << socket.status().message();
-    return;
+    return false;
   }
   const absl::StatusOr<uid_t> user = PeerUser(socket->get());
   absl::Status refused;
@@ -168,12 +175,13 @@ void LeaseServer::Accept() {
   if (!refused.ok()) {
     MR_LOG_EVERY(WARNING, absl::Seconds(1)) << refused.message();
     SendPacket(socket->get(), EncodeLeaseError(refused)).IgnoreError();
-    return;  // closed
+    return true;  // closed
   }
   Lease& lease = leases_.emplace_back();
   lease.id = ++last_id_;
   lease.socket = *std::move(socket);
   lease.since = Now();
+  return true;
 }
 
 void LeaseServer::Read(Lease& lease) {

@@ -91,7 +91,8 @@ class LeaseServer {
 
   LeaseServer(Options options, UniqueFd listener, UniqueFd wake);
 
-  void Accept();
+  // False: no further connection can be accepted now.
+  bool Accept();
   void Read(Lease& lease);
   void HandleRequest(Lease& lease, absl::string_view packet);
   void HandleAnswers();

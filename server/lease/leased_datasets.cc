@@ -14,6 +14,8 @@ namespace {
 // Digits of the fingerprint in a name: 64 bits, and two datasets of one name
 // are told apart all the same.
 constexpr size_t kNameDigits = 16;
+// A name is part of log lines, of answers and of every request of a job.
+constexpr size_t kMaxNameBytes = 200;
 
 }  // namespace
 
@@ -27,6 +29,11 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Acquire(
     return absl::InvalidArgumentError(
         absl::StrCat("dataset name `", request.name,
                      "` must consist of letters, digits, '_', '-' and '.'"));
+  }
+  if (request.name.size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the dataset name has ", request.name.size(),
+                     " bytes: use one of at most ", kMaxNameBytes));
   }
   {
     MutexLock lock(mu_);

@@ -4,7 +4,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "common/status_macros.h"
-#include "server/storage/sample_files.h"
 
 namespace millrace::pipeline {
 
@@ -39,31 +38,6 @@ class AddedSource::Handle final : public storage::RecordReader {
   // this handle can close the reader.
   storage::RecordReader* const reader_;
 };
-
-std::shared_ptr<const AddedSource> AddedSource::New(
-    const std::string& name,
-    std::shared_ptr<const storage::RecordSource> base) {
-  // Errors name the file of a sample only for a source that is SampleFiles.
-  class OfFiles final : public AddedSource, public storage::SampleFiles {
-   public:
-    OfFiles(const std::string& name,
-            std::shared_ptr<const storage::RecordSource> base,
-            const storage::SampleFiles& files)
-        : AddedSource(name, std::move(base)), files_(files) {}
-    std::string FileOf(int64_t index) const override {
-      return files_.FileOf(index);
-    }
-
-   private:
-    const storage::SampleFiles& files_;  // the base
-  };
-  if (const auto* const files = storage::SampleFilesOf(*base)) {
-    return std::make_shared<OfFiles>(name, std::move(base), *files);
-  }
-  // Not make_shared, because the constructor is protected.
-  return std::shared_ptr<const AddedSource>(
-      new AddedSource(name, std::move(base)));
-}
 
 AddedSource::AddedSource(const std::string& name,
                          std::shared_ptr<const storage::RecordSource> base)

@@ -8,7 +8,7 @@
 // thread at a time, is used while the source lives, and may be destroyed later,
 // by any thread.
 //
-//   auto added = AddedSource::New("photos", std::move(source));
+//   auto added = std::make_shared<AddedSource>("photos", std::move(source));
 //   datasets.push_back({&added->named_info(), added});
 
 #ifndef MILLRACE_SERVER_PIPELINE_ADDED_SOURCE_H_
@@ -26,21 +26,24 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 #include "server/storage/record_source.h"
+#include "server/storage/sample_files.h"
 
 namespace millrace::pipeline {
 
-class AddedSource : public storage::RecordSource {
+class AddedSource final : public storage::RecordSource,
+                          public storage::SampleFilesHolder {
  public:
-  // SampleFilesOf() the result finds those of `base`.
-  static std::shared_ptr<const AddedSource> New(
-      const std::string& name,
-      std::shared_ptr<const storage::RecordSource> base);
+  AddedSource(const std::string& name,
+              std::shared_ptr<const storage::RecordSource> base);
   ~AddedSource() override;
 
   // info() with the name that the dataset is registered under.
   const DatasetInfo& named_info() const { return named_info_; }
 
   const DatasetInfo& info() const override { return base_->info(); }
+  const storage::SampleFiles* sample_files() const override {
+    return storage::SampleFilesOf(*base_);
+  }
   absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
       const override;
   absl::Status CheckFields(const std::vector<bool>& used) const override {
@@ -60,10 +63,6 @@ class AddedSource : public storage::RecordSource {
   }
   uint64_t metadata_bytes() const override { return base_->metadata_bytes(); }
   uint64_t unused_bytes() const override { return base_->unused_bytes(); }
-
- protected:
-  AddedSource(const std::string& name,
-              std::shared_ptr<const storage::RecordSource> base);
 
  private:
   // What a handle and the source share. The first of the two to be destroyed

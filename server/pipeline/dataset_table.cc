@@ -40,7 +40,7 @@ std::shared_ptr<const DatasetTable::Snapshot> DatasetTable::Now() const {
 
 void DatasetTable::Set(const std::string& name,
                        std::shared_ptr<const storage::RecordSource> source) {
-  auto added = AddedSource::New(name, std::move(source));
+  auto added = std::make_shared<AddedSource>(name, std::move(source));
   // Declared before the lock: the old snapshot may be the last holder of a
   // source, which closes files.
   std::shared_ptr<const Snapshot> before;

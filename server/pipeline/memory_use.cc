@@ -53,7 +53,8 @@ std::string MemoryUse::Sentence() const {
                          : absl::StrCat(", ", FormatByteSize(file_metadata),
                                         " for the footers of Parquet files and "
                                         "the lists of image folders"),
-      " and ", FormatByteSize(elsewhere), " for caches leaves ");
+      " and ", FormatByteSize(elsewhere),
+      " for caches and files that are read leaves ");
   if (batches > 0) absl::StrAppend(&text, FormatExactByteSize(batches));
   return text;
 }

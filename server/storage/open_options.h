@@ -26,10 +26,19 @@ struct OpenSourceOptions {
   std::function<std::string(uint64_t bytes)> cache_advice;
   // Budget that what is kept of the files' footers is charged to, by an
   // estimate and before they are parsed, and the list of an image folder's
-  // files; null: any footer or list is. Must outlive the source.
+  // files and the largest of them; null: any footer or list is. Must outlive
+  // the source.
   ByteBudget* metadata_budget = nullptr;
   // As cache_advice, for footers or a list of this size.
   std::function<std::string(uint64_t bytes)> metadata_advice;
+  // Budget for the files of an image folder that its readers hold while they
+  // read them. The largest file is charged to `metadata_budget`, so that it can
+  // always be read; the files that are read beside it are charged to this one.
+  // Null: readers are not bounded, and nothing is charged. Must outlive the
+  // source.
+  ByteBudget* read_budget = nullptr;
+  // Most bytes of `read_budget` that this source takes.
+  uint64_t read_bytes = 0;
   // Folder for indices of image folders; empty: the user's default
   // ($XDG_CACHE_HOME/millrace, or ~/.cache/millrace); "off": none.
   std::string cache_dir;

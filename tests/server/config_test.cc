@@ -129,9 +129,36 @@ TEST(ResolveServerConfigTest, TheCacheFolderIsOfImageFolders) {
   EXPECT_EQ(settings->cache_dir, "/c");
   EXPECT_THAT(DescribeSettings(*settings, kMachine),
               HasSubstr("cache folder         /c  "));
-  settings->datasets[0].uri = "lmdb:/a";
+  settings->folder_datasets = 0;
   EXPECT_THAT(DescribeSettings(*settings, kMachine),
               Not(HasSubstr("cache folder")));
+}
+
+TEST(ResolveServerConfigTest, FilesOfImageFoldersHaveAPartOfTheBudget) {
+  const auto bytes = [](const std::string& config) -> uint64_t {
+    const auto parsed = ParseServerConfig(config, "s");
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    const auto settings = ResolveServerConfig(*parsed, kMachine);
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    EXPECT_EQ(FileReadBytes(*settings, settings->memory_budget_bytes),
+              settings->file_read_bytes);
+    EXPECT_EQ(ReadMemoryBytes(*settings, settings->memory_budget_bytes),
+              settings->file_read_bytes + settings->row_group_cache_bytes);
+    return settings->file_read_bytes;
+  };
+  const std::string budget = " memory_budget_bytes: 1600000000";
+  EXPECT_EQ(bytes("datasets { name: 'a' uri: 'imagefolder:/a' }" + budget),
+            100'000'000);
+  EXPECT_EQ(bytes("datasets { name: 'a' uri: 'imagefolder:/a' }"
+                  "datasets { name: 'b' uri: 'imagefolder:/b' }"
+                  "datasets { name: 'c' uri: 'parquet:/c' }" +
+                  budget),
+            100'000'000);
+  EXPECT_EQ(bytes("datasets { name: 'a' uri: 'lmdb:/a' }" + budget), 0);
+  EXPECT_EQ(bytes("lease_socket: '@a'" + budget), 100'000'000);
+  EXPECT_EQ(bytes("datasets { name: 'a' uri: 'imagefolder:/a' } "
+                  "memory_budget_bytes: 100000000000"),
+            uint64_t{1} << 30);
 }
 
 TEST(ResolveServerConfigTest, LocalSockets) {

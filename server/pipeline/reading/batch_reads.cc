@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "server/pipeline/threads/thread_waits.h"
+#include "server/storage/sample_files.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -94,7 +95,8 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     auto found = reader.ReaderOf(source);
     if (!found.ok()) continue;
     storage::RecordReader& records = **found;
-    if (!records.UseFields(pipeline_.used_fields(ref.source)).ok()) continue;
+    const std::vector<bool>& used = pipeline_.used_fields(ref.source);
+    if (!records.UseFields(used).ok()) continue;
     if (wait == storage::ReadWait::kPages) {
       records.Prefetch(ref.index);
       continue;
@@ -105,8 +107,17 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     const ReadGates::Pass pass(gates, *source);
     at_gates += pass.waited();
     SampleBuffers::Turn turn(buffers_, pipeline_.read_account());
-    // The worker reads this sample itself and needs no copy.
-    if (!turn.MayFindRoom()) continue;
+    // If the size is known, the thread waits for room before it reads, so that
+    // it holds no file meanwhile and reads it once.
+    const storage::SampleFiles* const files = storage::SampleFilesOf(*source);
+    const bool room =
+        files == nullptr
+            ? turn.MayFindRoom()
+            : turn.AwaitRoomFor(files->BytesOf(ref.index, used), used.size());
+    if (!room) {  // the worker reads this sample itself and needs no copy
+      for_room += turn.waited();
+      continue;
+    }
     FetchedSample* sample = nullptr;
     // The readers of a source with a gate share memory: a thread that waited
     // for room during the visit could block the reader that a worker waits for.

@@ -115,6 +115,13 @@ bool SampleBuffers::Turn::AwaitRoom() {
   return reserved_ != nullptr;
 }
 
+bool SampleBuffers::Turn::AwaitRoomFor(uint64_t bytes, size_t fields) {
+  const uint64_t padded = bytes + fields * kAlignment;
+  if (padded + kOverheadBytes > buffers_.half_) return false;
+  wanted_ = padded;
+  return AwaitRoom();
+}
+
 FetchedSample* SampleBuffers::Turn::Fill(FetchedSample* copy,
                                          const storage::EncodedSample& sample,
                                          uint64_t bytes) {

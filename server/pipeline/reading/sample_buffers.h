@@ -29,6 +29,7 @@
 #define MILLRACE_SERVER_PIPELINE_READING_SAMPLE_BUFFERS_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -126,6 +127,10 @@ class SampleBuffers {
     // as many bytes then succeeds. False: room was not what TryCopy() lacked,
     // or the sample is given up.
     bool AwaitRoom();
+    // Waits for room before the sample is read, for one of at most `bytes` in
+    // `fields` fields; a TryCopy() of it then succeeds. False: the sample is
+    // given up, or larger than all samples together may be.
+    bool AwaitRoomFor(uint64_t bytes, size_t fields);
     // A sample that stands for a failed read: Visit() returns `status`. Waits
     // for room as Copy() does. Null: it is given up.
     FetchedSample* Fail(absl::Status status);

@@ -119,9 +119,8 @@ absl::StatusOr<IndexedFolder> IndexImageFolder(const std::string& path,
   MR_ASSIGN_OR_RETURN(
       FolderIndex index,
       FindFolderIndex(folder, options, IndexUse::kFresh, &room));
-  MR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RecordSource> source,
-      NewFolderSource(index, std::move(room), options.cache_dir));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<RecordSource> source,
+                      NewFolderSource(index, std::move(room), options));
   ContentRead read(*source, index.files, options.operators);
   MR_RETURN_IF_ERROR(read.Run(threads, progress));
   IndexedFolder done;

@@ -5,10 +5,9 @@
 namespace millrace::storage {
 
 bool FolderFaults::Add(int64_t index, const std::string& sentence) {
-  const bool first = !any_.exchange(true);
   MutexLock lock(mu_);
-  if (faults_.size() >= kMaxFaults ||
-      !faults_.emplace(index, sentence).second) {
+  const bool first = faults_.empty();
+  if (faults_.size() >= kMaxFaults || !faults_.insert(index).second) {
     return first;
   }
   MR_LOG(ERROR) << sentence;
@@ -16,23 +15,6 @@ bool FolderFaults::Add(int64_t index, const std::string& sentence) {
     MR_LOG(ERROR) << "more files may have changed: they are not logged";
   }
   return first;
-}
-
-absl::Status FolderFaults::Check(
-    absl::FunctionRef<std::string(int64_t index)> why) {
-  if (!any_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  std::map<int64_t, std::string> faults;
-  {
-    MutexLock lock(mu_);
-    faults = faults_;
-  }
-  for (const auto& [index, sentence] : faults) {
-    if (!why(index).empty()) return absl::UnavailableError(sentence);
-    MR_LOG(INFO) << "as it was listed again: " << sentence;
-    MutexLock lock(mu_);
-    faults_.erase(index);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace millrace::storage

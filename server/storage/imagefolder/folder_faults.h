@@ -1,45 +1,33 @@
-// FolderFaults remembers which files of a folder are not what they were when
-// the folder was listed, so that a server can say so until they are again.
+// FolderFaults logs which files of a folder are not what they were when the
+// folder was listed: each once, and not more than a few.
 //
 // Thread-safe.
 //
-//   faults.Add(17, "/data/cat/1.jpg was overwritten");
-//   absl::Status status = faults.Check([&](int64_t i) { return WhyChanged(i);
-//   });
+//   if (faults.Add(17, "/data/cat/1.jpg was overwritten")) DropIndex();
 
 #ifndef MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FOLDER_FAULTS_H_
 #define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FOLDER_FAULTS_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <set>
 #include <string>
 
-#include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "common/mutex.h"
 
 namespace millrace::storage {
 
 class FolderFaults {
  public:
-  // More files than this are not remembered.
+  // More files than this are not logged.
   static constexpr size_t kMaxFaults = 100;
 
-  // Remembers and logs that file `index` has changed, once. True: it is the
-  // first fault since the start.
+  // Logs that file `index` has changed. True: it is the first fault.
   bool Add(int64_t index, const std::string& sentence);
 
-  // Looks at the remembered files again: `why` is empty if a file is as it was
-  // listed, and it is forgotten then. Unavailable: the first that is not.
-  absl::Status Check(absl::FunctionRef<std::string(int64_t index)> why);
-
  private:
-  // Whether there has been a fault. Never cleared.
-  std::atomic<bool> any_{false};
   Mutex mu_;
-  std::map<int64_t, std::string> faults_ MR_GUARDED_BY(mu_);  // sentences
+  std::set<int64_t> faults_ MR_GUARDED_BY(mu_);  // that were logged
 };
 
 }  // namespace millrace::storage

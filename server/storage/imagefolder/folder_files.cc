@@ -114,6 +114,10 @@ uint64_t FolderFiles::total_bytes() const {
   return std::accumulate(bytes_.begin(), bytes_.end(), uint64_t{0});
 }
 
+int64_t FolderFiles::LargestFile() const {
+  return std::max_element(bytes_.begin(), bytes_.end()) - bytes_.begin();
+}
+
 const FolderFiles::ClassRange& FolderFiles::ClassOf(int64_t i) const {
   const auto after = std::upper_bound(
       classes_.begin(), classes_.end(), i,

@@ -62,6 +62,8 @@ class FolderFiles {
 
   int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   uint64_t total_bytes() const;  // of all files
+  // The first of the largest files; 0 if the list is empty.
+  int64_t LargestFile() const;
   const std::vector<ClassRange>& classes() const { return classes_; }
 
   int64_t LabelOf(int64_t i) const { return ClassOf(i).label; }

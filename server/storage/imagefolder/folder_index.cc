@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -93,18 +95,23 @@ std::string EncodeFolderIndex(const FolderIndex& index) {
   return out;
 }
 
-absl::StatusOr<FolderIndex> DecodeFolderIndex(absl::string_view bytes) {
-  if (bytes.size() < kPrefixBytes || bytes.substr(0, 8) != kMagic) {
+absl::Status CheckFolderIndexStart(absl::string_view start) {
+  if (start.size() < kPrefixBytes || start.substr(0, 8) != kMagic) {
     return Damaged("it does not begin as an index");
   }
-  const auto version = NumberAt<uint32_t>(bytes, 8);
+  const auto version = NumberAt<uint32_t>(start, 8);
   if (version != kFolderIndexVersion) {
     return absl::UnimplementedError(absl::StrCat("it is of version ", version,
                                                  ", and this program uses ",
                                                  kFolderIndexVersion));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FolderIndex> DecodeFolderIndex(absl::string_view bytes) {
+  MR_RETURN_IF_ERROR(CheckFolderIndexStart(bytes));
   const size_t head_bytes = NumberAt<uint32_t>(bytes, 12);
-  if (head_bytes > bytes.size() - kPrefixBytes ||
+  if (head_bytes > std::min<size_t>(bytes.size() - kPrefixBytes, INT_MAX) ||
       Padded(kPrefixBytes + head_bytes) > bytes.size()) {
     return Damaged("it is too short");
   }

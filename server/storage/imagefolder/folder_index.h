@@ -45,6 +45,9 @@ struct FolderIndex {
 // Bytes of `index` as a file.
 std::string EncodeFolderIndex(const FolderIndex& index);
 
+// Checks the first bytes of a file, as DecodeFolderIndex() does.
+absl::Status CheckFolderIndexStart(absl::string_view start);
+
 // DataLoss: damaged. Unimplemented: of another version. A part of a sentence
 // after the name of the file: "it is ...".
 absl::StatusOr<FolderIndex> DecodeFolderIndex(absl::string_view bytes);

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
@@ -31,8 +33,12 @@ constexpr int kMaxDepth = 32;
 // Number of PNGs in each folder whose channels are checked.
 constexpr int kLookedAt = 4;
 
+// A time beyond the years that 64 bits hold in nanoseconds (1677 to 2262),
+// which file systems allow, wraps around: times are only compared.
 int64_t Nanos(const struct timespec& time) {
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  return static_cast<int64_t>(static_cast<uint64_t>(time.tv_sec) *
+                                  1'000'000'000 +
+                              static_cast<uint64_t>(time.tv_nsec));
 }
 
 std::string Join(absl::string_view folder, absl::string_view name) {
@@ -41,6 +47,7 @@ std::string Join(absl::string_view folder, absl::string_view name) {
 
 struct Entry {
   std::string name;
+  int error = 0;  // why nothing is known about it: an errno
   bool folder = false;
   bool regular = false;
   uint64_t bytes = 0;
@@ -83,8 +90,15 @@ class PartScan {
         hidden.push_back(Join(below, entry.name));
         continue;
       }
-      // A broken link is a file that is not regular.
-      if (fstatat(dirfd(folder.get()), found->d_name, &info, 0) == 0) {
+      if (fstatat(dirfd(folder.get()), found->d_name, &info, 0) != 0) {
+        entry.error = errno;
+        // Not a link that leads nowhere: removed since readdir() has found it.
+        if (entry.error == ENOENT && fstatat(dirfd(folder.get()), found->d_name,
+                                             &info, AT_SYMLINK_NOFOLLOW) != 0) {
+          errno = 0;
+          continue;
+        }
+      } else {
         entry.folder = S_ISDIR(info.st_mode);
         entry.regular = S_ISREG(info.st_mode);
         entry.bytes = static_cast<uint64_t>(info.st_size);
@@ -104,6 +118,16 @@ class PartScan {
     for (std::string& name : hidden) notes_.AddHidden(std::move(name));
     folders_.push_back(entries.state);
     return entries;
+  }
+
+  // Notes an entry about which nothing is known. It may be a folder of images,
+  // so it is not merely left out.
+  void AddUnknown(const Entry& entry, const std::string& full) {
+    notes_.AddBad(
+        entry.error == ENOENT
+            ? absl::StrCat(full,
+                           " is a link to a file or folder that does not exist")
+            : std::string(FileError(entry.error, "read", full).message()));
   }
 
   // Scans class folder `name`.
@@ -145,6 +169,10 @@ class PartScan {
                ImageFolders* folder) {
     const std::string path = absl::StrCat(below, "/", entry.name);
     const std::string full = absl::StrCat(input_, "/", path);
+    if (entry.error != 0) {
+      AddUnknown(entry, full);
+      return;
+    }
     if (!HasImageName(entry.name) && !IsOperatorsFile(full)) {
       if (HasForeignImageName(entry.name)) {
         notes_.AddBad(absl::StrCat(
@@ -167,6 +195,10 @@ class PartScan {
     } else if (entry.bytes > FolderFiles::kMaxFileBytes) {
       notes_.AddBad(absl::StrCat(full, " has ", entry.bytes,
                                  " bytes, which is too much for an image"));
+    } else if (full.size() >= PATH_MAX) {
+      notes_.AddBad(absl::StrCat("the path of file ", full, " has ",
+                                 full.size(), " bytes, and the system opens ",
+                                 "paths of at most ", PATH_MAX - 1));
     } else if (!IsUtf8(entry.name)) {
       notes_.AddBad(absl::StrCat("the name of file ", full, " is not UTF-8"));
     } else {
@@ -255,6 +287,21 @@ bool HasDecoders(const operators::Operators* operators) {
   return false;
 }
 
+// A warning if names of classes differ only in upper and lower case, which a
+// file system without such a difference may have made one; empty: they do not.
+std::string SameButForCase(const std::vector<std::string>& classes) {
+  absl::flat_hash_map<std::string, absl::string_view> seen;
+  for (const std::string& name : classes) {
+    const auto [other, is_new] =
+        seen.emplace(absl::AsciiStrToLower(name), name);
+    if (is_new) continue;
+    return absl::StrCat("the class folders ", other->second, " and ", name,
+                        " differ only in upper and lower case, and become two "
+                        "classes");
+  }
+  return "";
+}
+
 // "cat/1" of "cat/1.jpg".
 absl::string_view StemOf(absl::string_view path) {
   const size_t dot = path.rfind('.');
@@ -283,7 +330,16 @@ absl::StatusOr<FolderListing> ScanImageFolder(const std::string& folder,
   PartScan top(folder, options, &memory);
   MR_ASSIGN_OR_RETURN(const Entries entries, top.List(""));
   FolderListing listing;
-  for (const Entry& entry : entries.files) top.notes().AddOther(entry.name);
+  for (const Entry& entry : entries.files) {
+    const std::string full = absl::StrCat(folder, "/", entry.name);
+    if (entry.error == 0) {
+      top.notes().AddOther(entry.name);
+    } else if (entries.folders.empty() && entry.error != ENOENT) {
+      return FileError(entry.error, "read", full);
+    } else {
+      top.AddUnknown(entry, full);
+    }
+  }
   if (entries.folders.empty()) {
     return NoFolders(folder, entries.files, top.notes(), options.use);
   }
@@ -332,6 +388,9 @@ absl::StatusOr<FolderListing> ScanImageFolder(const std::string& folder,
     MR_ASSIGN_OR_RETURN(
         listing.doubts,
         CheckClassFolders(folder, images, listing.notes.tables(), options.use));
+  }
+  if (std::string doubt = SameButForCase(listing.classes); !doubt.empty()) {
+    listing.doubts.push_back(std::move(doubt));
   }
   std::vector<size_t> order;  // of the paths
   for (size_t i = 0; i < count; ++i) {

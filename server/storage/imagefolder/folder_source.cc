@@ -8,16 +8,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <semaphore>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/aligned_buffer.h"
 #include "common/file_error.h"
+#include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/unique_fd.h"
 #include "common/usage_error.h"
+#include "server/storage/imagefolder/file_room.h"
 #include "server/storage/imagefolder/folder_faults.h"
 #include "server/storage/imagefolder/index_cache.h"
 #include "server/storage/read_error.h"
@@ -25,9 +27,6 @@
 
 namespace millrace::storage {
 namespace {
-
-// Max bytes that a reader keeps for its next sample.
-constexpr size_t kKeptBytes = 1 << 20;
 
 // Upper bound of the files that are open at the same time, for any limit of
 // open files.
@@ -43,44 +42,63 @@ int MaxOpenFiles() {
       std::clamp<rlim_t>(limit.rlim_cur / 16, kMinOpenFiles, kMaxOpenFiles));
 }
 
-class FolderSource final : public RecordSource, public SampleFiles {
+// Bytes of the memory budget that belong to a source as long as it lives.
+struct Reserved {
+  ByteBudget::Reservation list;     // of files
+  ByteBudget::Reservation largest;  // file; empty: readers are not bounded
+  ByteBudget::Reservation others;   // files that are read beside it
+};
+
+class FolderSource final : public RecordSource,
+                           public SampleFiles,
+                           public SampleFilesHolder {
  public:
-  FolderSource(FolderIndex index, ByteBudget::Reservation room,
+  FolderSource(FolderIndex index, Reserved reserved, bool bounded,
                std::string cache_dir, UniqueFd folder)
       : info_(DescribeFolder(index)),
         path_(std::move(index.folder)),
+        indexed_(!index.content_sum.empty()),
         files_(std::move(index.files)),
         cache_dir_(std::move(cache_dir)),
         folder_(std::move(folder)),
-        room_(std::move(room)),
-        open_files_(MaxOpenFiles()) {}
+        reserved_(std::move(reserved)),
+        largest_bytes_(
+            bounded ? FileRoom::Charge(files_.bytes(files_.LargestFile())) : 0),
+        open_files_(MaxOpenFiles()),
+        room_(bounded ? largest_bytes_ + reserved_.others.bytes()
+                      : UINT64_MAX) {}
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
   ReadWait read_wait() const override { return ReadWait::kRead; }
-  absl::Status CheckFiles() const override {
-    return faults_.Check([this](int64_t i) {
-      struct stat now;
-      return fstatat(folder_.get(), files_.PathOf(i).c_str(), &now, 0) == 0
-                 ? WhyChanged(i, now)
-                 : std::string("is no longer there");
-    });
+  // The number is not bounded, but readers wait for each other's memory.
+  uint32_t max_concurrent_reads() const override { return UINT32_MAX; }
+  uint64_t metadata_bytes() const override {
+    return files_.memory_bytes() + largest_bytes_;
   }
-  // Each read has compared its file before and after, and has copied it.
-  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
-    return absl::OkStatus();
+  uint64_t unused_bytes() const override {
+    return largest_bytes_ == 0 ? 0 : room_.max_bytes() - room_.used_bytes();
   }
-  uint64_t metadata_bytes() const override { return files_.memory_bytes(); }
 
+  const SampleFiles* sample_files() const override { return this; }
   std::string FileOf(int64_t index) const override {
     return files_.PathOf(index);
   }
+  uint64_t BytesOf(int64_t index,
+                   const std::vector<bool>& used) const override {
+    return UsesImage(used) ? files_.bytes(index) + sizeof(int64_t)
+                           : sizeof(int64_t);
+  }
 
+  static bool UsesImage(const std::vector<bool>& used) {
+    return used.empty() || used[0];
+  }
   const FolderFiles& files() const { return files_; }
+  FileRoom& room() const { return room_; }
 
-  // Reads file `i` to `buffer`. Unavailable: it has changed since the listing,
-  // or cannot be read.
-  absl::Status Load(int64_t i, AlignedBuffer* buffer) const;
+  // Reads file `i` to `data`. DataLoss: it has changed since the listing, or
+  // may not be read. Unavailable: another attempt may succeed.
+  absl::Status Load(int64_t i, uint8_t* data) const;
 
  private:
   // Why the file is not as it was listed, after its path; empty: it is.
@@ -90,12 +108,15 @@ class FolderSource final : public RecordSource, public SampleFiles {
 
   const DatasetInfo info_;
   const std::string path_;
+  const bool indexed_;  // `millrace-data index` has read the content
   const FolderFiles files_;
   const std::string cache_dir_;
   const UniqueFd folder_;
-  const ByteBudget::Reservation room_;  // of files_
+  const Reserved reserved_;
+  const uint64_t largest_bytes_;  // charge; 0: readers are not bounded
   mutable std::counting_semaphore<kMaxOpenFiles> open_files_;
   mutable FolderFaults faults_;
+  mutable FileRoom room_;
 };
 
 std::string FolderSource::WhyChanged(int64_t i, const struct stat& now) const {
@@ -115,20 +136,31 @@ std::string FolderSource::WhyChanged(int64_t i, const struct stat& now) const {
 absl::Status FolderSource::Changed(int64_t i, const std::string& why) const {
   const std::string sentence = absl::StrCat(
       path_, "/", files_.PathOf(i), " ", why,
-      ": it is not read; restore the file with its time of modification, or "
-      "restart the data server, or the millrace-data command, which then lists "
-      "the folder again");
+      ": the file is not read; restore the file with its time of modification, "
+      "or ",
+      indexed_ ? absl::StrCat("run `millrace-data index --input=", path_,
+                              "` again and ")
+               : "",
+      "restart the data server, the millrace-data command, or the program "
+      "that started the server: the folder is then listed again");
   if (faults_.Add(i, sentence)) DropFolderIndex(path_, cache_dir_);
-  return absl::UnavailableError(sentence);
+  return absl::DataLossError(sentence);
 }
 
 absl::Status FolderSource::Failed(int64_t i, const std::string& how,
                                   int error) const {
   const std::string path = absl::StrCat(path_, "/", files_.PathOf(i));
-  return absl::UnavailableError(FileError(error, how, path).message());
+  const absl::Status failed = FileError(error, how, path);
+  // No attempt succeeds before a person has changed the permissions.
+  if (error == EACCES || error == EPERM) {
+    return absl::DataLossError(
+        absl::StrCat(failed.message(), ": give the server's user (", geteuid(),
+                     ") the permission to read the file"));
+  }
+  return absl::UnavailableError(failed.message());
 }
 
-absl::Status FolderSource::Load(int64_t i, AlignedBuffer* buffer) const {
+absl::Status FolderSource::Load(int64_t i, uint8_t* data) const {
   // Held while the file is open, and never while anything else is waited for.
   struct Slot {
     explicit Slot(std::counting_semaphore<kMaxOpenFiles>& all) : slots(all) {
@@ -162,8 +194,6 @@ absl::Status FolderSource::Load(int64_t i, AlignedBuffer* buffer) const {
   };
   MR_RETURN_IF_ERROR(check());
   const size_t bytes = files_.bytes(i);
-  uint8_t* const data = buffer->Reserve(bytes);
-  if (data == nullptr) return Failed(i, "read", ENOMEM);
   for (size_t at = 0; at < bytes;) {
     const ssize_t got =
         pread(file.get(), data + at, bytes - at, static_cast<off_t>(at));
@@ -190,45 +220,93 @@ class FolderReader final : public RecordReader {
       return NoSuchSample(index, files.size());
     }
     absl::Span<const uint8_t> views[2];
+    std::optional<FileRoom::Buffer> image;
     if (uses_image_) {
-      if (absl::Status status = source_.Load(index, &image_); !status.ok()) {
+      const size_t bytes = files.bytes(index);
+      // Before the file is opened: who waits for memory holds no descriptor.
+      image.emplace(source_.room(), bytes);
+      if (image->data() == nullptr) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("the system has no memory for the ", bytes,
+                         " bytes of ", files.PathOf(index)));
+      }
+      if (absl::Status status = source_.Load(index, image->data());
+          !status.ok()) {
         return AtSample(std::move(status), files.PathOf(index), 0, index);
       }
-      views[0] = {image_.Reserve(0), files.bytes(index)};
+      views[0] = {image->data(), bytes};
     }
     const int64_t label = files.LabelOf(index);
     views[1] = {reinterpret_cast<const uint8_t*>(&label), sizeof(label)};
-    absl::Status status = visit({.fields = views, .shard = 0, .row = index});
-    image_.ReleaseAbove(kKeptBytes);
-    return status;
+    return visit({.fields = views, .shard = 0, .row = index});
   }
 
   absl::Status UseFields(const std::vector<bool>& used) override {
-    uses_image_ = used.empty() || used[0];
+    uses_image_ = FolderSource::UsesImage(used);
     return absl::OkStatus();
   }
-
-  void Release() override { image_.ReleaseAbove(0); }
 
  private:
   const FolderSource& source_;
   bool uses_image_ = true;
-  AlignedBuffer image_;
 };
 
 absl::StatusOr<std::unique_ptr<RecordReader>> FolderSource::NewReader() const {
   return std::make_unique<FolderReader>(*this);
 }
 
+// The part of the budget for files that are read.
+absl::Status ReserveReads(const FolderIndex& index,
+                          const OpenSourceOptions& options,
+                          Reserved* reserved) {
+  const int64_t largest = index.files.LargestFile();
+  const uint64_t bytes = FileRoom::Charge(index.files.bytes(largest));
+  ByteBudget* const lists = options.metadata_budget;
+  if (lists != nullptr && !lists->TryReserve(bytes, &reserved->largest)) {
+    const std::string advice =
+        options.metadata_advice ? options.metadata_advice(bytes) : "";
+    return UsageError(absl::ResourceExhaustedError(absl::StrCat(
+        index.folder, "/", index.files.PathOf(largest), " has ",
+        index.files.bytes(largest),
+        " bytes, and the server holds a file as a whole while it reads it: the "
+        "memory budget has ",
+        lists->capacity() - lists->used(),
+        " bytes for the largest file of an image folder: ", advice,
+        advice.empty() ? "" : ", ",
+        "pack the folder (`millrace-data pack "
+        "--format=imagefolder`), or remove the file")));
+  }
+  // Other sources may hold all of it. The files are then read one by one.
+  const uint64_t others =
+      std::min(options.read_bytes,
+               options.read_budget->capacity() - options.read_budget->used());
+  if (others > 0 &&
+      options.read_budget->TryReserve(others, &reserved->others)) {
+    return absl::OkStatus();
+  }
+  MR_LOG(WARNING) << index.folder
+                  << ": its files are read one at a time, because other image "
+                     "folders have the memory for reading; raise "
+                     "--memory_budget, or pack the folder";
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RecordSource>> NewFolderSource(
     FolderIndex index, ByteBudget::Reservation room,
-    const std::string& cache_dir) {
+    const OpenSourceOptions& options) {
   UniqueFd folder(open(index.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder.ok()) return FileError(errno, "read folder", index.folder);
-  return std::make_unique<FolderSource>(std::move(index), std::move(room),
-                                        cache_dir, std::move(folder));
+  Reserved reserved;
+  reserved.list = std::move(room);
+  const bool bounded = options.read_budget != nullptr;
+  if (bounded) {
+    MR_RETURN_IF_ERROR(ReserveReads(index, options, &reserved));
+  }
+  return std::make_unique<FolderSource>(std::move(index), std::move(reserved),
+                                        bounded, options.cache_dir,
+                                        std::move(folder));
 }
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenFolderSource(
@@ -242,7 +320,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenFolderSource(
   MR_ASSIGN_OR_RETURN(
       FolderIndex index,
       FindFolderIndex(folder, options, IndexUse::kCached, &room));
-  return NewFolderSource(std::move(index), std::move(room), options.cache_dir);
+  return NewFolderSource(std::move(index), std::move(room), options);
 }
 
 }  // namespace millrace::storage

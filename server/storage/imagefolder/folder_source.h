@@ -5,7 +5,12 @@
 //
 // A file is opened for each read and closed after it. Before and after the read
 // its size and time of modification are compared with those of the listing: a
-// file that has changed is Unavailable, never served.
+// file that has changed is a damaged sample (DataLoss), never served. What
+// another attempt may cure (an error of the disk or of the network) is
+// Unavailable.
+//
+// While a reader visits a sample, it holds the whole file, in memory of a
+// FileRoom: OpenSourceOptions::read_bytes and the largest file together.
 //
 // Thread-safe as RecordSource says.
 
@@ -27,11 +32,13 @@ namespace millrace::storage {
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenFolderSource(
     const std::string& path, const OpenSourceOptions& options);
 
-// The same for an index at hand. `room`: the reservation of its memory.
-// `cache_dir`: where an index that turns out to be outdated is dropped.
+// The same for an index at hand. `room`: the reservation of its memory. An
+// index that turns out to be outdated is dropped from the cache folder.
+// ResourceExhausted, a usage error: the largest file does not fit into the
+// budget.
 absl::StatusOr<std::unique_ptr<RecordSource>> NewFolderSource(
     FolderIndex index, ByteBudget::Reservation room,
-    const std::string& cache_dir);
+    const OpenSourceOptions& options);
 
 }  // namespace millrace::storage
 

@@ -106,14 +106,21 @@ absl::StatusOr<std::optional<FolderIndex>> ReadIndex(
     const std::string& folder, ByteBudget::Reservation* room) {
   struct stat info = {};  // stays so if the file cannot be read
   if (stat(file.c_str(), &info) != 0 && errno == ENOENT) return std::nullopt;
-  MR_RETURN_IF_ERROR(
-      Admit(static_cast<uint64_t>(info.st_size), options, folder, room));
-  std::string bytes;
-  absl::Status status = ReadRegularFile(file, &bytes);
+  // A file of any size may be there that is no index.
+  absl::Status status;
+  absl::StatusOr<std::string> start = ReadRegularFileStart(file, 64);
+  status.Update(start.status());
+  if (start.ok()) status.Update(CheckFolderIndexStart(*start));
   if (status.ok()) {
-    absl::StatusOr<FolderIndex> index = DecodeFolderIndex(bytes);
-    if (index.ok()) return std::optional<FolderIndex>(*std::move(index));
-    status = index.status();
+    MR_RETURN_IF_ERROR(
+        Admit(static_cast<uint64_t>(info.st_size), options, folder, room));
+    std::string bytes;
+    status.Update(ReadRegularFile(file, &bytes));
+    if (status.ok()) {
+      absl::StatusOr<FolderIndex> index = DecodeFolderIndex(bytes);
+      if (index.ok()) return std::optional<FolderIndex>(*std::move(index));
+      status = index.status();
+    }
   }
   MR_LOG(WARNING) << "the index " << file << " of " << folder
                   << " is not used: " << status.message()
@@ -169,8 +176,7 @@ absl::StatusOr<FolderIndex> List(const std::string& folder,
       absl::Now() - absl::FromUnixNanos(index.listed_nanos);
   MR_LOG(INFO) << folder << ": listed " << CountText(index.files.size(), "file")
                << " in " << CountText(index.folders.size(), "folder") << " in "
-               << absl::FormatDuration(
-                      absl::Ceil(took, absl::Milliseconds(1)));
+               << absl::FormatDuration(absl::Ceil(took, absl::Milliseconds(1)));
   return index;
 }
 
@@ -319,6 +325,12 @@ void DropFolderIndex(const std::string& folder, const std::string& cache_dir) {
     MR_LOG(INFO)
         << "removed the index " << file << " of " << folder
         << ": it is outdated, and the next start lists the folder again";
+  } else if (errno != ENOENT) {
+    // For example, `millrace-data index` was run by another user.
+    MR_LOG(ERROR)
+        << FileError(errno, "remove the outdated index", file).message()
+        << "; remove the file, or the next start serves " << folder
+        << " by it again";
   }
 }
 

@@ -58,7 +58,7 @@ absl::StatusOr<std::string> SaveFolderIndex(const FolderIndex& index,
                                             const std::string& cache_dir);
 
 // Removes the index of `folder`, if there is one, so that the folder is listed
-// when it is opened the next time.
+// when it is opened the next time. When that is not possible, the log says why.
 void DropFolderIndex(const std::string& folder, const std::string& cache_dir);
 
 }  // namespace millrace::storage

@@ -4,9 +4,18 @@
 #include "server/lease/lease_server.h"
 
 #include <poll.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <latch>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,6 +33,7 @@
 namespace millrace::lease {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -45,6 +55,29 @@ class Client {
 
   void Send(const std::string& packet) {
     EXPECT_TRUE(SendPacket(socket_.get(), packet).ok());
+  }
+
+  void SendIfPossible(const std::string& packet) {
+    SendPacket(socket_.get(), packet).IgnoreError();
+  }
+
+  // The same with `count` descriptors.
+  void SendWithFiles(const std::string& packet, size_t count) {
+    const std::vector<int> files(count, 0);
+    std::vector<char> control(CMSG_SPACE(count * sizeof(int)));
+    iovec part = {const_cast<char*>(packet.data()), packet.size()};
+    msghdr message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof(int));
+    std::memcpy(CMSG_DATA(header), files.data(), count * sizeof(int));
+    EXPECT_EQ(sendmsg(socket_.get(), &message, 0),
+              static_cast<ssize_t>(packet.size()));
   }
 
   // The next packet with '|' for zero bytes; "end": the server has closed.
@@ -220,6 +253,124 @@ TEST_F(LeaseServerTest, ClientsThatBreakTheProtocolAreDisconnected) {
   files_.Continue();
   Client good(socket_);
   EXPECT_THAT(good.Ask(Add("lmdb:/b")), HasSubstr("|added|"));
+}
+
+// Descriptors that nobody asked for are closed, however many there are.
+TEST_F(LeaseServerTest, DescriptorsThatAreAttachedAreClosed) {
+  Start();
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         {});
+  };
+  Client client(socket_);
+  EXPECT_THAT(client.Ask(Add("lmdb:/a")), HasSubstr("|added|"));
+  const auto before = open_files();
+  for (const size_t count : {1, 8, 9, 200}) {
+    client.SendWithFiles(Add("lmdb:/a"), count);
+    EXPECT_THAT(client.Receive(), HasSubstr("|added|")) << count;
+    EXPECT_EQ(open_files(), before) << count;
+  }
+}
+
+// The server never waits for one connection: a thousand that say nothing, and
+// one that reads nothing, keep nobody from a lease.
+TEST_F(LeaseServerTest, ManyConnectionsDisturbNoOther) {
+  constexpr int kConnections = 2000;
+  struct rlimit files;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  if (files.rlim_max < 2 * kConnections + 100) GTEST_SKIP() << "few files";
+  Start({.max_leases = 1000});
+  Client good(socket_);
+  EXPECT_THAT(good.Ask(Add("lmdb:/a")), HasSubstr("|added|"));
+  Client deaf(socket_);
+  deaf.Send(Add("lmdb:/a"));
+  std::vector<UniqueFd> silent;
+  while (silent.size() < kConnections) {
+    auto connected = ConnectForPackets(socket_);
+    if (connected.ok()) {
+      silent.push_back(*std::move(connected));
+    } else {
+      // More connect at this moment than the system lets wait.
+      ASSERT_EQ(connected.status().code(), absl::StatusCode::kResourceExhausted)
+          << connected.status();
+      sched_yield();
+    }
+  }
+  EXPECT_THAT(good.Ask(Add("lmdb:/b")), HasSubstr("|added|"));
+  // The last one was told why.
+  Client last(socket_);
+  EXPECT_THAT(last.Receive(), HasSubstr("|error|RESOURCE_EXHAUSTED|"));
+  silent.clear();
+  // Their places are free when the server has seen their end.
+  std::string answer;
+  for (int i = 0; i < 1000 && answer.find("|added|") == answer.npos; ++i) {
+    Client next(socket_);
+    next.SendIfPossible(Add("lmdb:/a"));
+    answer = next.Receive();
+  }
+  EXPECT_THAT(answer, HasSubstr("|added|"));
+}
+
+// Programs that start servers at the same time, after one was killed: one of
+// the servers listens. Two once did, and the file led to only one of them.
+TEST(LeaseServerFileTest, OfServersThatStartTogetherOneListens) {
+  FakeFiles files;
+  const std::string folder = absl::StrCat("/tmp/lease-together-", getpid());
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/socket";
+  for (int round = 0; round < 200; ++round) {
+    // What a killed server leaves behind.
+    ASSERT_TRUE(ListenForPackets(path).ok());
+    std::vector<std::unique_ptr<LeaseServer>> servers(8);
+    {
+      std::latch together(static_cast<ptrdiff_t>(servers.size()));
+      std::vector<NamedThread> threads;
+      for (std::unique_ptr<LeaseServer>& server : servers) {
+        threads.emplace_back("test-start", [&] {
+          together.arrive_and_wait();
+          auto started =
+              LeaseServer::Start({.socket = path, .datasets = files.options()});
+          if (started.ok()) server = *std::move(started);
+        });
+      }
+    }
+    EXPECT_EQ(std::count(servers.begin(), servers.end(), nullptr), 7)
+        << "round " << round;
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// The file of another is not replaced, and the message says what to do.
+TEST(LeaseServerFileTest, APathThatIsTakenIsRefused) {
+  FakeFiles files;
+  const std::string folder = absl::StrCat("/tmp/lease-taken-", getpid());
+  std::filesystem::create_directory(folder);
+  const std::string file = folder + "/file", link = folder + "/link",
+                    live = folder + "/live";
+  std::ofstream(file) << "content";
+  std::filesystem::create_symlink("nothing", link);
+  const auto listens = ListenForPackets(live);
+  ASSERT_TRUE(listens.ok()) << listens.status();
+  for (const std::string& path : {file, link, folder, live}) {
+    const absl::Status status =
+        LeaseServer::Start({.socket = path, .datasets = files.options()})
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(path), HasSubstr("use another path")));
+  }
+  EXPECT_EQ(std::filesystem::file_size(file), 7);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/nothing"));
+  EXPECT_TRUE(ConnectForPackets(live).ok());
+  EXPECT_THAT(std::string(LeaseServer::Start({.socket = folder + "/none/socket",
+                                              .datasets = files.options()})
+                              .status()
+                              .message()),
+              HasSubstr("make the folder of the path first"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(LeaseServerTest, LimitsOfLeasesAndOfDatasetsOfOne) {

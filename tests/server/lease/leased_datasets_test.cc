@@ -116,6 +116,10 @@ TEST_F(LeasedDatasetsTest, Refusals) {
   const absl::Status name = Refusal("lmdb:/a", "a/b");
   EXPECT_EQ(name.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(name.message()), HasSubstr("`a/b`"));
+  const absl::Status longer = Refusal("lmdb:/a", std::string(5000, 'n'));
+  EXPECT_EQ(longer.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(longer.message()),
+              HasSubstr("has 5000 bytes: use one of at most 200"));
   Name("lmdb:/a");
   files_.Limit(1);
   files_.Put("lmdb:/b", kTwo);

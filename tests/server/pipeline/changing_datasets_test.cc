@@ -297,7 +297,7 @@ TEST_F(ChangingDatasetsTest, ChangesWhileOthersOpenAndRun) {
 
 TEST(AddedSourceTest, ItsReadersMayBeDestroyedLater) {
   Closing closing;
-  auto added = AddedSource::New("n", closing.Watch(Numbers(10)));
+  auto added = std::make_shared<AddedSource>("n", closing.Watch(Numbers(10)));
   EXPECT_EQ(added->named_info().name(), "n");
   EXPECT_EQ(added->info().name(), "");
   auto first = added->NewReader();
@@ -324,7 +324,8 @@ TEST(AddedSourceTest, ItsReadersMayBeDestroyedLater) {
 
 TEST(AddedSourceTest, NamesTheFilesOfItsSamples) {
   class FilesOfNumbers final : public storage::RecordSource,
-                               public storage::SampleFiles {
+                               public storage::SampleFiles,
+                               public storage::SampleFilesHolder {
    public:
     const DatasetInfo& info() const override { return base_->info(); }
     absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
@@ -334,16 +335,21 @@ TEST(AddedSourceTest, NamesTheFilesOfItsSamples) {
     std::string FileOf(int64_t index) const override {
       return "file-" + std::to_string(index);
     }
+    uint64_t BytesOf(int64_t, const std::vector<bool>&) const override {
+      return 8;
+    }
+    const storage::SampleFiles* sample_files() const override { return this; }
 
    private:
     const Source base_ = Numbers(10);
   };
-  const auto with = AddedSource::New("n", std::make_shared<FilesOfNumbers>());
+  const auto with =
+      std::make_shared<AddedSource>("n", std::make_shared<FilesOfNumbers>());
   const storage::SampleFiles* const files = storage::SampleFilesOf(*with);
   ASSERT_NE(files, nullptr);
   EXPECT_EQ(files->FileOf(7), "file-7");
   EXPECT_EQ(with->named_info().name(), "n");
-  const auto without = AddedSource::New("n", Numbers(10));
+  const auto without = std::make_shared<AddedSource>("n", Numbers(10));
   EXPECT_EQ(storage::SampleFilesOf(*without), nullptr);
 }
 

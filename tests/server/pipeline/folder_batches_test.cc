@@ -1,6 +1,6 @@
 // An image folder that is served as it is gives the batches of its packed
-// dataset, byte by byte; a file that changes ends the run and no other sample
-// takes its place; a file that is no image is named.
+// dataset, byte by byte, however little memory it has for reading; a file that
+// changes, or is no image, is a damaged sample that is named.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_budget.h"
 #include "proto/error_detail.h"
 #include "server/data_tool/commands.h"
 #include "server/pipeline/engine.h"
@@ -156,23 +157,66 @@ TEST_F(FolderBatchesTest, CopiesAgreeAfterIndexing) {
   EXPECT_EQ(indexed[0], indexed[1]);
 }
 
-// Another server may have the file as it was, so no substitute is taken here.
-TEST_F(FolderBatchesTest, AChangedFileIsNoBadSample) {
+// A file that was overwritten in place is a sample that cannot be read. The
+// server once answered Unavailable, and a client of this one server asked again
+// until its time was over.
+TEST_F(FolderBatchesTest, AChangedFileIsADamagedSample) {
   const auto engine = Serve("imagefolder:" + Images(), 2, 4);
   const std::string file = Images() + "/ape0/deep/0.jpg";
   storage::WriteFile(file, "another file");
   Arrivals arrivals;
-  const std::string text =
-      Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }");
-  const absl::Status status = Run(*engine, text, 0, &arrivals);
-  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  const absl::Status status = Run(*engine, Text("imagenet_eval"), 0, &arrivals);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               HasSubstr(file + " was truncated"));
   EXPECT_EQ(GetErrorDetail(status).dataset(), "photos");
   EXPECT_EQ(GetErrorDetail(status).shard(), "ape0/deep/0.jpg");
-  EXPECT_EQ(engine->stats().bad_samples, 0);
-  // Clients that open anew are sent to another server.
-  EXPECT_TRUE(absl::IsUnavailable(engine->Open(Spec(text)).status()));
+  // The job may have a rule for such samples.
+  Arrivals others;
+  EXPECT_TRUE(Run(*engine,
+                  Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }"),
+                  0, &others)
+                  .ok());
+  const auto bad = engine->stats().recent_bad_samples;
+  ASSERT_EQ(bad.size(), 1);
+  EXPECT_EQ(bad[0].shard(), "ape0/deep/0.jpg");
+  EXPECT_THAT(bad[0].reason(), HasSubstr("was truncated"));
+}
+
+// Large files and little memory to read them: threads wait for each other, and
+// the batches are the same.
+TEST_F(FolderBatchesTest, LittleMemoryForReadingChangesNoBatch) {
+  std::vector<std::string> files;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(Images())) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  for (const std::string& file : files) {
+    // Decoders ignore what follows the image.
+    std::filesystem::resize_file(
+        file, 300'000 + std::filesystem::file_size(file) % 7 * 200'000);
+  }
+  const std::string uri = "imagefolder:" + Images();
+  const std::string wanted =
+      Epoch(*Serve(uri, 2, 0), Text("imagenet_train"), 0);
+  ByteBudget reads(1 << 20), lists(16 << 20);
+  storage::OpenSourceOptions options = {.metadata_budget = &lists,
+                                        .read_budget = &reads,
+                                        .cache_dir = folder_ / "cache"};
+  for (const uint64_t bytes : {uint64_t{0}, reads.capacity()}) {
+    options.read_bytes = bytes;
+    for (const uint32_t read_threads : {0, 24}) {
+      auto source = storage::OpenRecordSource(uri, options);
+      ASSERT_TRUE(source.ok()) << source.status();
+      ByteBudget budget(uint64_t{96} << 20);
+      const auto engine = Engine::Create(
+          {.threads = 3, .read_threads = read_threads, .budget = &budget},
+          {{"photos", *std::move(source)}});
+      ASSERT_TRUE(engine.ok()) << engine.status();
+      EXPECT_TRUE(Epoch(**engine, Text("imagenet_train"), 0) == wanted)
+          << bytes << " bytes, " << read_threads << " read threads";
+    }
+  }
 }
 
 // Also of a dataset that a lease has added: its errors named no file.

@@ -49,7 +49,8 @@ TEST(MemoryUse, SaysWhatTakesIt) {
   EXPECT_THAT(use.Sentence(), HasSubstr("the memory budget of 512 MiB less 192 "
                                         "MiB for decoding (4 threads x 48 "
                                         "MiB), "));
-  EXPECT_THAT(use.Sentence(), HasSubstr(" and 7 B for caches leaves "));
+  EXPECT_THAT(use.Sentence(),
+              HasSubstr(" and 7 B for caches and files that are read leaves "));
   // The size that a batch is compared with is exact.
   EXPECT_THAT(use.Sentence(),
               EndsWith("(" + std::to_string(use.batches) + " bytes)"));
@@ -84,7 +85,7 @@ TEST(MemoryUse, FootersAreHeld) {
   EXPECT_THAT(use.Sentence(),
               HasSubstr("100 MiB for the footers of Parquet files and the "
                         "lists of image folders and 7 B for "
-                        "caches leaves "));
+                        "caches and files that are read leaves "));
   needs.file_metadata = 512 * kMiB;
   EXPECT_EQ(PlanMemory(needs, 512 * kMiB, 7).batches, 0u);
   const auto quarter = [](uint64_t budget) { return budget / 100 * 25; };

@@ -276,6 +276,36 @@ TEST(SampleBuffers, AwaitRoomEndsWhereNoRoomIsSureToCome) {
   buffers.Give(first);
 }
 
+// Who knows the size of a sample reads it only when there is room, and once.
+TEST(SampleBuffers, RoomCanBeAwaitedBeforeTheRead) {
+  PlanBuffers buffers(8192);  // half of it for samples that are held
+  const std::string image(1500, 'x'), label(8, 'l');
+  const absl::Span<const uint8_t> fields[] = {Bytes(image), Bytes(label)};
+  FetchedSample* first = nullptr;
+  {
+    SampleBuffers::Turn turn(buffers, buffers.plan);
+    ASSERT_TRUE(turn.AwaitRoomFor(1508, 2));
+    const uint64_t reserved = buffers.held_bytes();
+    EXPECT_GT(reserved, 1508u);
+    first = turn.TryCopy({.fields = fields, .shard = 3});
+    EXPECT_EQ(buffers.held_bytes(), reserved);
+  }
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(Fields(first), (std::vector<std::string>{image, label}));
+  {
+    SampleBuffers::Turn turn(buffers, buffers.plan);
+    // Never, whatever is held.
+    EXPECT_FALSE(turn.AwaitRoomFor(5000, 1));
+    EXPECT_FALSE(turn.AwaitRoomFor(UINT32_MAX, 1));
+    // Not now, and nobody is sure to give room.
+    EXPECT_FALSE(turn.AwaitRoomFor(3000, 1));
+    EXPECT_TRUE(turn.AwaitRoomFor(100, 1));
+    // Room that is not used goes back with the turn.
+  }
+  buffers.Give(first);
+  EXPECT_EQ(buffers.held_bytes(), 0u);
+}
+
 // The memory of a sample that is larger than the half was freed and allocated
 // again by each thread, and malloc kept it for each.
 TEST(SampleBuffers, TheMemoryOfALargeSampleIsUsedAgain) {

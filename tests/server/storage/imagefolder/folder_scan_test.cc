@@ -2,14 +2,19 @@
 
 #include "server/storage/imagefolder/folder_scan.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
+#include <functional>
 
 #include "absl/strings/str_join.h"
 #include "tests/server/storage/imagefolder/image_tree.h"
@@ -129,10 +134,123 @@ TEST_F(FolderScanTest, FilesThatAreNoFilesAreBad) {
   EXPECT_THAT(Paths(listing.files), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
   EXPECT_EQ(listing.notes.bad_count(), 4);
   EXPECT_THAT(listing.notes.BadFiles(),
-              AllOf(HasSubstr("cat/broken.jpg: No such file"),
+              AllOf(HasSubstr("cat/broken.jpg is a link to a file or folder "
+                              "that does not exist"),
                     HasSubstr("cat/empty.jpg is empty"),
                     HasSubstr("cat/fifo.jpg is not a regular file"),
                     HasSubstr("cat/socket.jpg is not a regular file")));
+}
+
+// A link to a folder that is not mounted would be a class, or a part of one,
+// that is missing, and the labels of other classes would change.
+TEST_F(FolderScanTest, LinksThatLeadNowhereAreBadWhateverTheirNames) {
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
+  ASSERT_EQ(symlink("gone", (tree_ / "bee").c_str()), 0);
+  ASSERT_EQ(symlink("gone", (tree_ / "cat/more").c_str()), 0);
+  ASSERT_EQ(symlink("self", (tree_ / "cat/self").c_str()), 0);
+  const FolderListing listing = Scan();
+  EXPECT_EQ(listing.notes.bad_count(), 3);
+  EXPECT_THAT(listing.notes.BadFiles(),
+              AllOf(HasSubstr("/bee is a link to a file or folder that does "
+                              "not exist"),
+                    HasSubstr("/cat/more is a link"),
+                    HasSubstr("cat/self: Too many levels of symbolic links")));
+}
+
+// Runs `body` in a process of a user without rights, in `folder`, whose path
+// may lead through folders that are closed to the user. 77: that is not
+// possible.
+int AsNobody(const std::string& folder, const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (chdir(folder.c_str()) != 0 || geteuid() != 0 || setgid(65534) != 0 ||
+        setuid(65534) != 0)
+      _exit(77);
+    _exit(body());
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+// What may not be looked at could be anything: nothing is left out silently,
+// and an input that cannot be looked at is not called empty.
+TEST_F(FolderScanTest, FoldersWithoutPermissionsAreRefused) {
+  tree_.AddAll({"cat/1.jpg", "cat/notes.txt", "dog/1.jpg"});
+  const std::string above = std::filesystem::path(tree_.path()).parent_path();
+  ASSERT_EQ(chmod(above.c_str(), 0755), 0);
+  struct Case {
+    std::string folder;
+    mode_t mode;
+    std::string says;
+  };
+  for (const Case& c :
+       {Case{tree_.path(), 0744, "cannot read images/cat"},
+        Case{tree_.path(), 0711, "cannot read folder images"},
+        Case{tree_ / "cat", 0744, "cannot read images/cat/notes.txt"},
+        Case{tree_ / "cat", 0711, "cannot read folder images/cat"}}) {
+    ASSERT_EQ(chmod(c.folder.c_str(), c.mode), 0);
+    const int result = AsNobody(above, [&] {
+      const auto listing = ScanImageFolder("images", {});
+      const std::string said = listing.ok()
+                                   ? listing->notes.BadFiles()
+                                   : std::string(listing.status().message());
+      const bool right = said.find(c.says) != said.npos &&
+                         said.find("Permission denied") != said.npos;
+      if (!right) fprintf(stderr, "%s\n", said.c_str());
+      return right ? 0 : 1;
+    });
+    ASSERT_EQ(chmod(c.folder.c_str(), 0755), 0);
+    if (result == 77) GTEST_SKIP() << "needs root";
+    EXPECT_EQ(result, 0) << c.folder << " " << c.mode;
+  }
+}
+
+// A relative path is opened below the folder that the absolute one leads to: it
+// may be listed and then be too long to be opened.
+TEST_F(FolderScanTest, PathsThatAreTooLongAreBad) {
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
+  std::string below = "cat";
+  while (tree_.path().size() + below.size() + 1 + 200 < PATH_MAX - 1) {
+    below += "/" + std::string(199, 'd');
+  }
+  std::filesystem::create_directories(tree_ / below);
+  const std::string name = std::string(240, 'x') + ".jpg";
+  const int folder = open((tree_ / below).c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_GE(folder, 0);
+  const int file = openat(folder, name.c_str(), O_WRONLY | O_CREAT, 0644);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(write(file, "\xFF\xD8\xFF", 3), 3);
+  close(file);
+  const FolderListing listing = Scan();
+  EXPECT_EQ(listing.notes.bad_count(), 1);
+  EXPECT_THAT(listing.notes.BadFiles(),
+              HasSubstr("and the system opens paths of at most 4095"));
+  EXPECT_THAT(Paths(listing.files), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
+  unlinkat(folder, name.c_str(), 0);
+  close(folder);
+}
+
+// File systems hold times that 64 bits of nanoseconds do not.
+TEST_F(FolderScanTest, TimesOfAnyYear) {
+  tree_.AddAll({"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"});
+  for (const int64_t seconds : {int64_t{13'569'465'600},  // in the year 2400
+                                int64_t{-2'000'000'000}}) {
+    const struct timespec times[2] = {{0, UTIME_OMIT}, {seconds, 5}};
+    ASSERT_EQ(utimensat(AT_FDCWD, (tree_ / "cat/1.jpg").c_str(), times, 0), 0);
+    struct stat info;
+    ASSERT_EQ(stat((tree_ / "cat/1.jpg").c_str(), &info), 0);
+    EXPECT_EQ(Scan().files.modified_nanos(0), ModifiedNanos(info));
+    EXPECT_NE(ModifiedNanos(info), 0);
+  }
+}
+
+TEST_F(FolderScanTest, ClassesThatDifferOnlyInCaseAreDoubted) {
+  tree_.AddAll({"Cat/1.jpg", "cat/1.jpg", "dog/1.jpg"});
+  EXPECT_THAT(Scan().doubts,
+              ElementsAre(HasSubstr("the class folders Cat and cat differ only "
+                                    "in upper and lower case")));
 }
 
 TEST_F(FolderScanTest, OddNames) {

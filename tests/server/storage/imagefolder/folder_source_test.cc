@@ -1,5 +1,6 @@
-// imagefolder: what is read, and what happens to files that change while they
-// are served: never a byte that the listing did not mean.
+// imagefolder: what is read, what memory reading takes, and what happens to
+// files that change while they are served: never a byte that the listing did
+// not mean.
 
 #include "server/storage/imagefolder/folder_source.h"
 
@@ -13,8 +14,13 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/byte_budget.h"
+#include "common/usage_error.h"
 #include "proto/error_detail.h"
+#include "server/storage/imagefolder/content_index.h"
 #include "server/storage/open.h"
 #include "server/storage/sample_files.h"
 #include "tests/server/storage/imagefolder/image_tree.h"
@@ -69,6 +75,8 @@ TEST_F(FolderSourceTest, GivesTheBytesOfTheFilesAndTheirLabels) {
   EXPECT_EQ(source->read_wait(), ReadWait::kRead);
   EXPECT_GT(source->metadata_bytes(), 0);
   EXPECT_EQ(SampleFilesOf(*source)->FileOf(1), "cat/b/2.jpg");
+  EXPECT_EQ(SampleFilesOf(*source)->BytesOf(1, {true, true}), 14 + 8);
+  EXPECT_EQ(SampleFilesOf(*source)->BytesOf(1, {false, true}), 8);
   for (const int64_t index : {-1, 3}) {
     EXPECT_TRUE(absl::IsOutOfRange(Read(*source, index)));
   }
@@ -90,7 +98,7 @@ TEST_F(FolderSourceTest, WithoutTheImageNoFileIsOpened) {
                   .ok());
   EXPECT_EQ(label, 1);
   ASSERT_TRUE((*reader)->UseFields({true, true}).ok());
-  EXPECT_TRUE(absl::IsUnavailable((*reader)->Read(
+  EXPECT_TRUE(absl::IsDataLoss((*reader)->Read(
       2, [](const EncodedSample&) { return absl::OkStatus(); })));
 }
 
@@ -126,7 +134,9 @@ class ChangedImageTest : public FolderSourceTest,
                          public ::testing::WithParamInterface<Change> {};
 
 // A file of the same size and time would not be noticed: each of these differs.
-TEST_P(ChangedImageTest, IsUnavailableAndTheOthersAreRead) {
+// The error is that of the sample and not of the server: a client that got
+// Unavailable would ask again until its time was over.
+TEST_P(ChangedImageTest, IsADamagedSampleAndTheOthersAreRead) {
   const auto source = Open();
   const std::string file = tree_ / "cat/1.jpg";
   ASSERT_TRUE(Read(*source, 0).ok());
@@ -135,15 +145,15 @@ TEST_P(ChangedImageTest, IsUnavailableAndTheOthersAreRead) {
   if (HasFatalFailure()) return;
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = Read(*source, 0);
-    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr(file + " " + GetParam().says),
-                      HasSubstr("restart the data server")));
+                      HasSubstr("or restart the data server")));
     EXPECT_EQ(GetErrorDetail(status).shard(), "cat/1.jpg");
     EXPECT_EQ(GetErrorDetail(status).row(), 0);
     EXPECT_EQ(GetErrorDetail(status).sample(), 0);
   }
-  EXPECT_TRUE(absl::IsUnavailable(source->CheckFiles()));
+  EXPECT_TRUE(source->CheckFiles().ok());
   EXPECT_TRUE(Read(*source, 1).ok());
   // The next start lists the folder, which shows nothing of a change in place.
   EXPECT_FALSE(std::filesystem::exists(index));
@@ -214,17 +224,27 @@ INSTANTIATE_TEST_SUITE_P(
       return info.param.name;
     });
 
-TEST_F(FolderSourceTest, AFileThatCannotBeReadIsUnavailable) {
+// The fingerprint of the content is known again only after `index`.
+TEST_F(FolderSourceTest, AChangedFileOfAnIndexedFolderSaysToIndexIt) {
+  ASSERT_TRUE(IndexImageFolder(tree_.path(), options_, 1, {}).ok());
+  tree_.LetIndexSettle();
+  const auto source = Open();
+  WriteFile(tree_ / "cat/1.jpg", "\xFF\xD8\xFF new and longer content");
+  EXPECT_THAT(std::string(Read(*source, 0).message()),
+              HasSubstr("run `millrace-data index --input=" + tree_.path() +
+                        "` again and restart the data server"));
+}
+
+TEST_F(FolderSourceTest, AFileThatMayNotBeReadIsADamagedSample) {
   if (geteuid() == 0) GTEST_SKIP() << "root reads every file";
   const auto source = Open();
   const std::string file = tree_ / "cat/1.jpg";
   ASSERT_EQ(chmod(file.c_str(), 0), 0);
   const absl::Status status = Read(*source, 0);
-  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("cannot open " + file), HasSubstr("ermission")));
-  // It has not changed.
-  EXPECT_TRUE(source->CheckFiles().ok());
+              AllOf(HasSubstr("cannot open " + file),
+                    HasSubstr("the permission to read the file")));
   ASSERT_EQ(chmod(file.c_str(), 0644), 0);
   EXPECT_TRUE(Read(*source, 0).ok());
 }
@@ -233,10 +253,8 @@ TEST_F(FolderSourceTest, AFileThatIsRestoredIsReadAgain) {
   const auto source = Open();
   const std::string file = tree_ / "cat/1.jpg";
   std::filesystem::rename(file, file + ".old");
-  EXPECT_TRUE(absl::IsUnavailable(Read(*source, 0)));
-  EXPECT_TRUE(absl::IsUnavailable(source->CheckFiles()));
+  EXPECT_TRUE(absl::IsDataLoss(Read(*source, 0)));
   std::filesystem::rename(file + ".old", file);
-  EXPECT_TRUE(source->CheckFiles().ok());
   std::string image;
   EXPECT_TRUE(Read(*source, 0, &image).ok());
   EXPECT_EQ(image,
@@ -268,7 +286,7 @@ TEST_F(FolderSourceTest, ARestartServesTheFolderAsItIsNow) {
   WriteFile(tree_ / "cat/1.jpg", "\xFF\xD8\xFF new and longer content");
   source = Open();
   EXPECT_EQ(source->info().fingerprint(), before);
-  EXPECT_TRUE(absl::IsUnavailable(Read(*source, 0)));
+  EXPECT_TRUE(absl::IsDataLoss(Read(*source, 0)));
   source = Open();
   EXPECT_NE(source->info().fingerprint(), before);
   std::string image;
@@ -301,7 +319,7 @@ TEST_F(FolderSourceTest, ReadsBesideAWriter) {
   for (int i = 0; i < 2000 && good < 50; ++i) {
     std::string image;
     const absl::Status status = Read(*source, 2, &image);
-    EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+    EXPECT_TRUE(status.ok() || absl::IsDataLoss(status)) << status;
     if (!status.ok()) continue;
     ++good;
     ASSERT_EQ(image, listed);
@@ -309,6 +327,93 @@ TEST_F(FolderSourceTest, ReadsBesideAWriter) {
   stop = true;
   writer.join();
   EXPECT_GT(good, 0);
+}
+
+// Files that are read are part of the memory budget: in whatever threads, their
+// bytes are never more than what the source has reserved. Each thread once held
+// a file beside the budget.
+TEST_F(FolderSourceTest, ReadersHoldNoMoreThanTheirPartOfTheBudget) {
+  constexpr uint64_t kBytes = 1 << 20;
+  for (int i = 0; i < 8; ++i) {
+    WriteFile(tree_ / absl::StrCat("cat/large-", i, ".jpg"),
+              std::string(kBytes, 'x'));
+  }
+  ByteBudget reads(2 * kBytes + 4096), lists(3 * kBytes);
+  options_.read_budget = &reads;
+  options_.read_bytes = reads.capacity();
+  options_.metadata_budget = &lists;
+  auto source = Open();
+  EXPECT_EQ(reads.used(), reads.capacity());
+  EXPECT_EQ(lists.used(), source->metadata_bytes());
+  EXPECT_GT(lists.used(), kBytes);  // the largest file is always read
+  const uint64_t bound = reads.capacity() + lists.used();
+  EXPECT_LE(source->unused_bytes(), bound);
+  std::atomic<uint64_t> held{0}, most{0};
+  std::atomic<int> failed{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&, t] {
+      const auto reader = source->NewReader();
+      for (int64_t i = 0; i < 33; ++i) {
+        const absl::Status status = (*reader)->Read(
+            (i + t) % source->info().samples(), [&](const EncodedSample& s) {
+              const uint64_t now = held += s.fields[0].size();
+              uint64_t before = most;
+              while (before < now && !most.compare_exchange_weak(before, now)) {
+              }
+              for (int spin = 0; spin < 20; ++spin) std::this_thread::yield();
+              held -= s.fields[0].size();
+              return absl::OkStatus();
+            });
+        if (!status.ok()) ++failed;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0);
+  EXPECT_GE(most, kBytes);
+  EXPECT_LE(most, 3 * kBytes + 4096);
+  source.reset();
+  EXPECT_EQ(reads.used(), 0);
+  EXPECT_EQ(lists.used(), 0);
+}
+
+// Many image folders may have taken the rest.
+TEST_F(FolderSourceTest, WithoutRoomForMoreFilesAreReadOneByOne) {
+  ByteBudget none(0);
+  options_.read_budget = &none;
+  options_.read_bytes = 1 << 20;
+  const auto source = Open();
+  const auto samples = ReadAll(*source);
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  EXPECT_EQ(samples->size(), 3);
+}
+
+TEST_F(FolderSourceTest, AFileThatIsLargerThanTheBudgetIsRefused) {
+  WriteFile(tree_ / "dog/9.jpg", std::string(100'000, 'x'));
+  ByteBudget reads(1 << 20), lists(90'000);
+  options_.read_budget = &reads;
+  options_.read_bytes = reads.capacity();
+  options_.metadata_budget = &lists;
+  uint64_t wanted = 0;
+  options_.metadata_advice = [&wanted](uint64_t bytes) {
+    wanted = bytes;
+    return "give it more";
+  };
+  const absl::Status status = OpenRecordSource(tree_.uri(), options_).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_TRUE(IsUsageError(status));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(tree_ / "dog/9.jpg has 100000 bytes"),
+                    HasSubstr("the memory budget has 89"),
+                    HasSubstr("give it more, pack the folder")));
+  EXPECT_GE(wanted, 100'000);
+  EXPECT_EQ(lists.used(), 0);
+  EXPECT_EQ(reads.used(), 0);
+  // Enough for what the message asks for.
+  ByteBudget enough(lists.capacity() + wanted);
+  options_.metadata_budget = &enough;
+  EXPECT_TRUE(OpenRecordSource(tree_.uri(), options_).ok());
 }
 
 // No descriptor stays open, and few are open at the same time.

@@ -10,7 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "common/usage_error.h"
 #include "server/storage/imagefolder/content_index.h"
@@ -148,6 +151,85 @@ TEST_F(IndexCacheTest, ADamagedIndexIsMadeAnew) {
     Find();
     ExpectCached();
   }
+}
+
+// Whatever lies in the place of the index is not read as a whole first, and
+// its size is no need of the server.
+TEST_F(IndexCacheTest, AHugeFileThatIsNoIndexIsIgnored) {
+  Find();
+  ByteBudget budget(1 << 20);
+  options_.metadata_budget = &budget;
+  WriteFile(tree_.IndexFile(), "no index");
+  std::filesystem::resize_file(tree_.IndexFile(), uint64_t{1} << 40);
+  EXPECT_EQ(Find().files.size(), 3);
+  ExpectListed();
+  EXPECT_THAT(log_, HasSubstr("it does not begin as an index"));
+  room_.Release();
+}
+
+// None of them may make the server wait.
+TEST_F(IndexCacheTest, WhatIsNoFileInThePlaceOfTheIndexIsIgnored) {
+  Find();
+  const std::string file = tree_.IndexFile();
+  std::filesystem::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  EXPECT_EQ(Find().files.size(), 3);
+  ExpectListed();
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  EXPECT_EQ(Find().files.size(), 3);
+  ExpectListed();
+  EXPECT_THAT(log_, HasSubstr("the list of files is not kept: "));
+  std::filesystem::remove(file);
+  ASSERT_EQ(symlink("nothing", file.c_str()), 0);
+  EXPECT_EQ(Find().files.size(), 3);
+  ExpectListed();
+}
+
+// A server that cannot remove an outdated index would use it after each
+// restart.
+TEST_F(IndexCacheTest, AnOutdatedIndexThatStaysIsLogged) {
+  const auto drop = [this] {
+    ::testing::internal::CaptureStderr();
+    DropFolderIndex(tree_.path(), options_.cache_dir);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  Find();
+  const std::string file = tree_.IndexFile();
+  EXPECT_THAT(drop(), HasSubstr("removed the index " + file));
+  EXPECT_EQ(drop(), "");  // another thread or server was faster
+  std::filesystem::create_directory(file);
+  EXPECT_THAT(drop(),
+              AllOf(HasSubstr("cannot remove the outdated index " + file),
+                    HasSubstr("remove the file, or the next start")));
+}
+
+// Servers may share a cache folder and start at the same time.
+TEST_F(IndexCacheTest, ManyServersListOneFolderAtOnce) {
+  std::vector<std::thread> servers;
+  std::atomic<int> found{0};
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 8; ++i) {
+    servers.emplace_back([&] {
+      ByteBudget::Reservation room;
+      const auto index =
+          FindFolderIndex(tree_.path(), options_, IndexUse::kCached, &room);
+      if (index.ok() && index->files.size() == 3) ++found;
+    });
+  }
+  for (std::thread& server : servers) server.join();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(found, 8);
+  EXPECT_THAT(log, Not(HasSubstr("is not kept")));
+  int files = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator(tree_.cache())) {
+    ++files;
+  }
+  EXPECT_EQ(files, 1);  // nothing is left beside the index
+  tree_.LetIndexSettle();
+  Find();
+  ExpectCached();
 }
 
 TEST_F(IndexCacheTest, AnIndexOfOtherRulesIsOutdated) {
