@@ -93,7 +93,7 @@ class LeaseServer {
 
   void Accept();
   void Read(Lease& lease);
-  void HandleRequest(Lease& lease, absl::string_view packet);
+  void HandleRequest(Lease& lease, absl::string_view packet, UniqueFd attached);
   void HandleAnswers();
   void Tick(SteadyTime now);
   // The lease is over if the packet cannot be sent.

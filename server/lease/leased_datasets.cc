@@ -43,7 +43,7 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Acquire(
 absl::StatusOr<LeasedDataset> LeasedDatasets::AcquireAlone(
     const LeaseRequest& request) {
   bool known = false;
-  {
+  if (request.arrays == nullptr) {  // arrays are what was passed, not a place
     MutexLock lock(mu_);
     for (const auto& [name, dataset] : datasets_) {
       known |= dataset.uri == request.uri;
@@ -57,19 +57,24 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::AcquireAlone(
       return LeasedDataset{std::move(name), fingerprint};
     }
   }
-  MR_ASSIGN_OR_RETURN(Source source, Open(request.uri));
+  MR_ASSIGN_OR_RETURN(Source source, Open(request));
   return Register(request, std::move(source));
 }
 
 absl::StatusOr<LeasedDatasets::Source> LeasedDatasets::Open(
-    const std::string& uri) {
-  absl::StatusOr<Source> source = options_.open(uri, /*to_look=*/false);
+    const LeaseRequest& request) {
+  const auto open = [&] {
+    return request.arrays != nullptr
+               ? options_.open_arrays(request.arrays->get())
+               : options_.open(request.uri, /*to_look=*/false);
+  };
+  absl::StatusOr<Source> source = open();
   if (!absl::IsResourceExhausted(source.status())) return source;
   {
     MutexLock lock(mu_);
     if (CloseUnusedSince(SteadyTime::max()) == 0) return source;
   }
-  return options_.open(uri, /*to_look=*/false);
+  return open();
 }
 
 std::string LeasedDatasets::HoldOpen(const LeaseRequest& request,
@@ -120,6 +125,7 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Register(
                << ", fingerprint " << held.fingerprint;
   Dataset& dataset = datasets_[held.name];
   dataset.uri = request.uri;
+  dataset.arrays = request.arrays != nullptr;
   replaced = std::exchange(dataset.source, std::move(source));
   dataset.fingerprint = held.fingerprint;
   ++dataset.holders;
@@ -131,7 +137,9 @@ void LeasedDatasets::Release(const std::string& name) {
   const auto it = datasets_.find(name);
   MR_CHECK(it != datasets_.end() && it->second.holders > 0);
   if (--it->second.holders == 0) {
-    it->second.unused_since = std::chrono::steady_clock::now();
+    it->second.unused_since = it->second.arrays
+                                  ? SteadyTime::min()
+                                  : std::chrono::steady_clock::now();
   }
 }
 

@@ -8,6 +8,10 @@
 // request looks at the files again: a path that has other content by then is
 // another dataset, and programs that read the old content are not disturbed.
 //
+// Arrays that a program has passed are a dataset, too: programs that pass equal
+// ones share it. Its memory is the program's, so it is closed with its last
+// holder.
+//
 // Thread-safe. Acquire() may block as long as opening takes; requests for one
 // URI are answered one after the other, others at the same time.
 //
@@ -46,11 +50,13 @@ class LeasedDatasets {
     // is wanted, so the source takes no part of the memory for caches.
     std::function<absl::StatusOr<Source>(const std::string& uri, bool to_look)>
         open;
+    // As storage::OpenArrays().
+    std::function<absl::StatusOr<Source>(int file)> open_arrays;
     // As Engine::AddDataset() and Engine::RemoveDataset(). Called one at a
     // time.
     std::function<absl::Status(const std::string& name, Source source)> add;
     std::function<void(const std::string& name)> remove;
-    // Time that a dataset stays open after its last holder.
+    // Time that a dataset of files stays open after its last holder.
     absl::Duration keep_unused = absl::Seconds(10);
     // Upper bound of open datasets.
     size_t max_datasets = 256;
@@ -67,7 +73,8 @@ class LeasedDatasets {
   // A holder of that name is gone.
   void Release(const std::string& name);
 
-  // Closes the datasets that have had no holder for `keep_unused`.
+  // Closes the datasets of files that have had no holder for `keep_unused`, and
+  // those of arrays that have none.
   void CloseUnused(SteadyTime now);
 
  private:
@@ -75,6 +82,7 @@ class LeasedDatasets {
     std::string uri;
     Source source;
     std::string fingerprint;
+    bool arrays = false;
     uint64_t holders = 0;
     SteadyTime unused_since;  // if it has no holders
   };
@@ -82,7 +90,7 @@ class LeasedDatasets {
   // While no other thread opens the same URI.
   absl::StatusOr<LeasedDataset> AcquireAlone(const LeaseRequest& request);
   // Opens it, if need be after the datasets without holders are closed.
-  absl::StatusOr<Source> Open(const std::string& uri);
+  absl::StatusOr<Source> Open(const LeaseRequest& request);
   // Holds the open dataset of this request if it has this content; "": there is
   // none.
   std::string HoldOpen(const LeaseRequest& request,
