@@ -13,7 +13,8 @@
 // holder.
 //
 // Thread-safe. Acquire() may block as long as opening takes; requests for one
-// URI are answered one after the other, others at the same time.
+// URI, or one file of arrays, are answered one after the other, others at the
+// same time.
 //
 //   MR_ASSIGN_OR_RETURN(LeasedDataset held, datasets.Acquire({uri, ""}));
 //   ...
@@ -36,6 +37,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
+#include "common/unique_fd.h"
 #include "server/lease/lease_protocol.h"
 #include "server/storage/record_source.h"
 
@@ -82,13 +84,18 @@ class LeasedDatasets {
     std::string uri;
     Source source;
     std::string fingerprint;
-    bool arrays = false;
+    // The file that is served; null: a dataset of files.
+    std::shared_ptr<const UniqueFd> arrays;
     uint64_t holders = 0;
     SteadyTime unused_since;  // if it has no holders
   };
 
   // While no other thread opens the same URI.
   absl::StatusOr<LeasedDataset> AcquireAlone(const LeaseRequest& request);
+  // What is known of the content of the request without reading all of it;
+  // empty: nothing. Errors of `open`.
+  absl::StatusOr<std::string> LookAt(const LeaseRequest& request)
+      MR_EXCLUDES(mu_);
   // Opens it, if need be after the datasets without holders are closed.
   absl::StatusOr<Source> Open(const LeaseRequest& request);
   // Holds the open dataset of this request if it has this content; "": there is
@@ -103,7 +110,7 @@ class LeasedDatasets {
   const Options options_;
   Mutex mu_;
   CondVar opened_;
-  std::set<std::string> opening_ MR_GUARDED_BY(mu_);  // URIs
+  std::set<std::string> opening_ MR_GUARDED_BY(mu_);  // keys of requests
   std::map<std::string, Dataset> datasets_ MR_GUARDED_BY(mu_);
 };
 

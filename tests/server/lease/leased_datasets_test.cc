@@ -143,6 +143,28 @@ TEST_F(LeasedDatasetsTest,
   EXPECT_EQ(files_.open(), 0);
 }
 
+// Two loaders of one program, or a loader and its preview.
+TEST_F(LeasedDatasetsTest, TheSameFileOfArraysIsReadOnce) {
+  const UniqueFd file = FakeFiles::File(kOne);
+  const auto acquire = [&](const std::string& name = "") {
+    return datasets_.Acquire(
+        {.uri = "memory:x",
+         .name = name,
+         .arrays = std::make_shared<const UniqueFd>(dup(file.get()))});
+  };
+  EXPECT_EQ(acquire()->name, "data-0123456789abcdef");
+  EXPECT_EQ(acquire()->name, "data-0123456789abcdef");
+  EXPECT_EQ(files_.opened(), 1);
+  EXPECT_EQ(acquire("mine")->name, "mine");  // another dataset of the engine
+  EXPECT_EQ(files_.opened(), 2);
+  datasets_.Release("data-0123456789abcdef");
+  datasets_.Release("data-0123456789abcdef");
+  datasets_.Release("mine");
+  datasets_.CloseUnused(Later(0));
+  EXPECT_EQ(acquire()->fingerprint, kOne);
+  EXPECT_EQ(files_.opened(), 3);
+}
+
 TEST_F(LeasedDatasetsTest, ArraysAndAFileOfTheSameContentAreOneDataset) {
   files_.Put("lmdb:/a", kOne);
   const std::string name = Name("lmdb:/a");
