@@ -114,6 +114,9 @@ class Arrays:
     def __repr__(self) -> str:
         return f"millrace.Arrays({self._shown})"
 
+    def __copy__(self) -> Arrays:
+        return self
+
     def __deepcopy__(self, memo: Any) -> Arrays:
         return self
 

@@ -290,6 +290,8 @@ assert "memfd" not in seen.stdout, seen.stdout
         self._check("""
 one = load(both)
 assert (epoch(copy.copy(one))[1] == labels).all() and (epoch(copy.deepcopy(one))[1] == labels).all()
+data = millrace.Arrays(both)
+assert copy.copy(data) is data and (epoch(load(copy.deepcopy(data)))[1] == labels).all()
 refused(lambda: pickle.dumps(load(both)), millrace.FailedPreconditionError, "image,label",
         "make the loader there")
 """)
