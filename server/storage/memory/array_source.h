@@ -1,5 +1,9 @@
 // Serves the arrays of a program that has passed them in a sealed file in
 // memory. Samples are views of the program's pages, so the server has no copy.
+// It does not receive the file (server/lease/lease_server.h) and names nothing:
+// the content alone says which dataset it is.
+//
+// The source is thread-safe, as RecordSource says, and owns the map.
 //
 //   MR_ASSIGN_OR_RETURN(auto source, OpenArrays(file.get(), options));
 
