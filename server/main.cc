@@ -51,6 +51,7 @@
 #include "server/plan/content_revision.h"
 #include "server/port_file.h"
 #include "server/rpc/rpc_server.h"
+#include "server/storage/memory/array_source.h"
 #include "server/storage/open.h"
 
 namespace millrace::server {
@@ -262,28 +263,31 @@ absl::StatusOr<std::unique_ptr<lease::LeaseServer>> StartLeases(
   return lease::LeaseServer::Start(
       {.socket = settings.lease_socket,
        .address = std::move(address),
-       .datasets = {.open = [&sources](const std::string& uri, bool to_look)
-                        -> absl::StatusOr<lease::LeasedDatasets::Source> {
-                      storage::OpenSourceOptions options = sources;
-                      if (to_look) {
-                        options.cache_budget = nullptr;
-                        options.read_budget = nullptr;
-                      }
-                      MR_ASSIGN_OR_RETURN(
-                          std::unique_ptr<storage::RecordSource> source,
-                          storage::OpenRecordSource(uri, options));
-                      return lease::LeasedDatasets::Source(std::move(source));
-                    },
-                    .add =
-                        [&engine](const std::string& name,
-                                  lease::LeasedDatasets::Source source) {
-                          return engine.AddDataset(name, std::move(source));
-                        },
-                    .remove =
-                        [&engine](const std::string& name) {
-                          engine.RemoveDataset(name);
-                        },
-                    .keep_unused = settings.lease_timeout},
+       .datasets = {
+           .open = [&sources](const std::string& uri, bool to_look)
+               -> absl::StatusOr<lease::LeasedDatasets::Source> {
+             storage::OpenSourceOptions options = sources;
+             if (to_look) options.cache_budget = nullptr;
+             MR_ASSIGN_OR_RETURN(std::unique_ptr<storage::RecordSource> source,
+                                 storage::OpenRecordSource(uri, options));
+             return lease::LeasedDatasets::Source(std::move(source));
+           },
+           .open_arrays = [&sources](int file)
+               -> absl::StatusOr<lease::LeasedDatasets::Source> {
+             MR_ASSIGN_OR_RETURN(std::unique_ptr<storage::RecordSource> source,
+                                 storage::OpenArrays(file, sources));
+             return lease::LeasedDatasets::Source(std::move(source));
+           },
+           .add =
+               [&engine](const std::string& name,
+                         lease::LeasedDatasets::Source source) {
+                 return engine.AddDataset(name, std::move(source));
+               },
+           .remove =
+               [&engine](const std::string& name) {
+                 engine.RemoveDataset(name);
+               },
+           .keep_unused = settings.lease_timeout},
        .linger = settings.lease_timeout});
 }
 

@@ -1,7 +1,9 @@
 #include "server/lease/lease_protocol.h"
 
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -24,7 +26,8 @@ std::string Encode(std::vector<absl::string_view> texts) {
 
 }  // namespace
 
-absl::StatusOr<LeaseRequest> ParseLeaseRequest(absl::string_view packet) {
+absl::StatusOr<LeaseRequest> ParseLeaseRequest(absl::string_view packet,
+                                               UniqueFd attached) {
   const auto bad = [](absl::string_view what) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, "; this server speaks ", kProtocol,
@@ -43,8 +46,18 @@ absl::StatusOr<LeaseRequest> ParseLeaseRequest(absl::string_view packet) {
   if (texts.size() != 4 || texts[1] != "add" || texts[2].empty()) {
     return bad("the request is not `add`, a dataset's URI and its name");
   }
-  return LeaseRequest{.uri = std::string(texts[2]),
-                      .name = std::string(texts[3])};
+  const bool arrays = absl::StartsWith(texts[2], kArraysScheme);
+  if (arrays != attached.ok()) {
+    return bad(arrays ? "the request for arrays has no file attached"
+                      : "the request has a file attached and names data that "
+                        "are no arrays");
+  }
+  LeaseRequest request = {.uri = std::string(texts[2]),
+                          .name = std::string(texts[3])};
+  if (arrays) {
+    request.arrays = std::make_shared<const UniqueFd>(std::move(attached));
+  }
+  return request;
 }
 
 std::string EncodeLeaseAdded(absl::string_view address,

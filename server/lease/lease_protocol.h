@@ -11,11 +11,13 @@
 #define MILLRACE_SERVER_LEASE_LEASE_PROTOCOL_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/unique_fd.h"
 
 namespace millrace::lease {
 
@@ -26,11 +28,18 @@ inline constexpr size_t kMaxLeasePacketBytes = 8192;
 struct LeaseRequest {
   std::string uri;   // not empty
   std::string name;  // empty: the server chooses
+  // The file that was attached, of a URI that begins with kArraysScheme; null
+  // for other URIs.
+  std::shared_ptr<const UniqueFd> arrays;
 };
 
-// InvalidArgument: says what is wrong with the packet, and which protocol the
-// server speaks.
-absl::StatusOr<LeaseRequest> ParseLeaseRequest(absl::string_view packet);
+// What the URI of arrays begins with. The rest is for people.
+inline constexpr absl::string_view kArraysScheme = "memory:";
+
+// `attached`: the descriptor that came with the packet. InvalidArgument: says
+// what is wrong with the packet, and which protocol the server speaks.
+absl::StatusOr<LeaseRequest> ParseLeaseRequest(absl::string_view packet,
+                                               UniqueFd attached = UniqueFd());
 
 // A dataset that a connection holds.
 struct LeasedDataset {

@@ -188,7 +188,7 @@ void LeaseServer::Read(Lease& lease) {
   // One byte more than the longest packet, so that a longer one is recognised.
   char packet[kMaxLeasePacketBytes + 1];
   size_t bytes = 0;
-  UniqueFd attached;  // none is expected; closed
+  UniqueFd attached;
   switch (ReceivePacket(lease.socket.get(), packet, sizeof(packet), &bytes,
                         &attached)) {
     case Received::kNothing:
@@ -197,13 +197,15 @@ void LeaseServer::Read(Lease& lease) {
       End(lease);
       return;
     case Received::kPacket:
-      HandleRequest(lease, {packet, bytes});
+      HandleRequest(lease, {packet, bytes}, std::move(attached));
       return;
   }
 }
 
-void LeaseServer::HandleRequest(Lease& lease, absl::string_view packet) {
-  absl::StatusOr<LeaseRequest> request = ParseLeaseRequest(packet);
+void LeaseServer::HandleRequest(Lease& lease, absl::string_view packet,
+                                UniqueFd attached) {
+  absl::StatusOr<LeaseRequest> request =
+      ParseLeaseRequest(packet, std::move(attached));
   if (request.ok() && lease.waits) {
     request = absl::FailedPreconditionError(
         "a second request before the first is answered");

@@ -94,7 +94,7 @@ class LeaseServer {
   // False: no further connection can be accepted now.
   bool Accept();
   void Read(Lease& lease);
-  void HandleRequest(Lease& lease, absl::string_view packet);
+  void HandleRequest(Lease& lease, absl::string_view packet, UniqueFd attached);
   void HandleAnswers();
   void Tick(SteadyTime now);
   // The lease is over if the packet cannot be sent.

@@ -1,5 +1,7 @@
 #include "server/lease/leased_datasets.h"
 
+#include <sys/stat.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +18,27 @@ namespace {
 constexpr size_t kNameDigits = 16;
 // A name is part of log lines, of answers and of every request of a job.
 constexpr size_t kMaxNameBytes = 200;
+
+// Requests of one key are answered one after the other: the second one then
+// finds the dataset of the first. The URIs of two files of arrays may be equal.
+std::string KeyOf(const LeaseRequest& request) {
+  struct stat file = {};
+  if (request.arrays == nullptr || fstat(request.arrays->get(), &file) != 0) {
+    return request.uri;
+  }
+  return absl::StrCat(request.uri, " ", file.st_ino);
+}
+
+// Of two files that are open. The size and the time are compared, too, because
+// the kernel's numbers of anonymous files start again after 2^32 files.
+bool IsSameFile(const UniqueFd& one, const UniqueFd& other) {
+  struct stat a = {};
+  struct stat b = {};
+  return fstat(one.get(), &a) == 0 && fstat(other.get(), &b) == 0 &&
+         a.st_dev == b.st_dev && a.st_ino == b.st_ino &&
+         a.st_size == b.st_size && a.st_ctim.tv_sec == b.st_ctim.tv_sec &&
+         a.st_ctim.tv_nsec == b.st_ctim.tv_nsec;
+}
 
 }  // namespace
 
@@ -35,48 +58,65 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Acquire(
         absl::StrCat("the dataset name has ", request.name.size(),
                      " bytes: use one of at most ", kMaxNameBytes));
   }
+  const std::string key = KeyOf(request);
   {
     MutexLock lock(mu_);
-    while (opening_.contains(request.uri)) opened_.Wait(lock);
-    opening_.insert(request.uri);
+    while (opening_.contains(key)) opened_.Wait(lock);
+    opening_.insert(key);
   }
   absl::StatusOr<LeasedDataset> held = AcquireAlone(request);
   MutexLock lock(mu_);
-  opening_.erase(request.uri);
+  opening_.erase(key);
   opened_.NotifyAll();
   return held;
 }
 
 absl::StatusOr<LeasedDataset> LeasedDatasets::AcquireAlone(
     const LeaseRequest& request) {
-  bool known = false;
-  {
-    MutexLock lock(mu_);
-    for (const auto& [name, dataset] : datasets_) {
-      known |= dataset.uri == request.uri;
-    }
-  }
-  if (known) {
-    MR_ASSIGN_OR_RETURN(const Source look,
-                        options_.open(request.uri, /*to_look=*/true));
-    const std::string fingerprint = look->info().fingerprint();
+  MR_ASSIGN_OR_RETURN(const std::string fingerprint, LookAt(request));
+  if (!fingerprint.empty()) {
     if (std::string name = HoldOpen(request, fingerprint); !name.empty()) {
       return LeasedDataset{std::move(name), fingerprint};
     }
   }
-  MR_ASSIGN_OR_RETURN(Source source, Open(request.uri));
+  MR_ASSIGN_OR_RETURN(Source source, Open(request));
   return Register(request, std::move(source));
 }
 
+absl::StatusOr<std::string> LeasedDatasets::LookAt(
+    const LeaseRequest& request) {
+  {
+    MutexLock lock(mu_);
+    bool known = false;
+    for (const auto& [name, dataset] : datasets_) {
+      if (request.arrays == nullptr) {
+        known |= dataset.uri == request.uri;
+      } else if (dataset.arrays != nullptr &&
+                 IsSameFile(*dataset.arrays, *request.arrays)) {
+        return dataset.fingerprint;  // it is sealed
+      }
+    }
+    if (!known) return "";
+  }
+  MR_ASSIGN_OR_RETURN(const Source look,
+                      options_.open(request.uri, /*to_look=*/true));
+  return look->info().fingerprint();
+}
+
 absl::StatusOr<LeasedDatasets::Source> LeasedDatasets::Open(
-    const std::string& uri) {
-  absl::StatusOr<Source> source = options_.open(uri, /*to_look=*/false);
+    const LeaseRequest& request) {
+  const auto open = [&] {
+    return request.arrays != nullptr
+               ? options_.open_arrays(request.arrays->get())
+               : options_.open(request.uri, /*to_look=*/false);
+  };
+  absl::StatusOr<Source> source = open();
   if (!absl::IsResourceExhausted(source.status())) return source;
   {
     MutexLock lock(mu_);
     if (CloseUnusedSince(SteadyTime::max()) == 0) return source;
   }
-  return options_.open(uri, /*to_look=*/false);
+  return open();
 }
 
 std::string LeasedDatasets::HoldOpen(const LeaseRequest& request,
@@ -127,6 +167,7 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Register(
                << ", fingerprint " << held.fingerprint;
   Dataset& dataset = datasets_[held.name];
   dataset.uri = request.uri;
+  dataset.arrays = request.arrays;
   replaced = std::exchange(dataset.source, std::move(source));
   dataset.fingerprint = held.fingerprint;
   ++dataset.holders;
@@ -138,7 +179,9 @@ void LeasedDatasets::Release(const std::string& name) {
   const auto it = datasets_.find(name);
   MR_CHECK(it != datasets_.end() && it->second.holders > 0);
   if (--it->second.holders == 0) {
-    it->second.unused_since = std::chrono::steady_clock::now();
+    it->second.unused_since = it->second.arrays != nullptr
+                                  ? SteadyTime::min()
+                                  : std::chrono::steady_clock::now();
   }
 }
 

@@ -8,8 +8,13 @@
 // request looks at the files again: a path that has other content by then is
 // another dataset, and programs that read the old content are not disturbed.
 //
+// Arrays that a program has passed are a dataset, too: programs that pass equal
+// ones share it. Its memory is the program's, so it is closed with its last
+// holder.
+//
 // Thread-safe. Acquire() may block as long as opening takes; requests for one
-// URI are answered one after the other, others at the same time.
+// URI, or one file of arrays, are answered one after the other, others at the
+// same time.
 //
 //   MR_ASSIGN_OR_RETURN(LeasedDataset held, datasets.Acquire({uri, ""}));
 //   ...
@@ -32,6 +37,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
+#include "common/unique_fd.h"
 #include "server/lease/lease_protocol.h"
 #include "server/storage/record_source.h"
 
@@ -46,11 +52,13 @@ class LeasedDatasets {
     // is wanted, so the source takes no part of the memory for caches.
     std::function<absl::StatusOr<Source>(const std::string& uri, bool to_look)>
         open;
+    // As storage::OpenArrays().
+    std::function<absl::StatusOr<Source>(int file)> open_arrays;
     // As Engine::AddDataset() and Engine::RemoveDataset(). Called one at a
     // time.
     std::function<absl::Status(const std::string& name, Source source)> add;
     std::function<void(const std::string& name)> remove;
-    // Time that a dataset stays open after its last holder.
+    // Time that a dataset of files stays open after its last holder.
     absl::Duration keep_unused = absl::Seconds(10);
     // Upper bound of open datasets.
     size_t max_datasets = 256;
@@ -67,7 +75,8 @@ class LeasedDatasets {
   // A holder of that name is gone.
   void Release(const std::string& name);
 
-  // Closes the datasets that have had no holder for `keep_unused`.
+  // Closes the datasets of files that have had no holder for `keep_unused`, and
+  // those of arrays that have none.
   void CloseUnused(SteadyTime now);
 
  private:
@@ -75,14 +84,20 @@ class LeasedDatasets {
     std::string uri;
     Source source;
     std::string fingerprint;
+    // The file that is served; null: a dataset of files.
+    std::shared_ptr<const UniqueFd> arrays;
     uint64_t holders = 0;
     SteadyTime unused_since;  // if it has no holders
   };
 
   // While no other thread opens the same URI.
   absl::StatusOr<LeasedDataset> AcquireAlone(const LeaseRequest& request);
+  // What is known of the content of the request without reading all of it;
+  // empty: nothing. Errors of `open`.
+  absl::StatusOr<std::string> LookAt(const LeaseRequest& request)
+      MR_EXCLUDES(mu_);
   // Opens it, if need be after the datasets without holders are closed.
-  absl::StatusOr<Source> Open(const std::string& uri);
+  absl::StatusOr<Source> Open(const LeaseRequest& request);
   // Holds the open dataset of this request if it has this content; "": there is
   // none.
   std::string HoldOpen(const LeaseRequest& request,
@@ -95,7 +110,7 @@ class LeasedDatasets {
   const Options options_;
   Mutex mu_;
   CondVar opened_;
-  std::set<std::string> opening_ MR_GUARDED_BY(mu_);  // URIs
+  std::set<std::string> opening_ MR_GUARDED_BY(mu_);  // keys of requests
   std::map<std::string, Dataset> datasets_ MR_GUARDED_BY(mu_);
 };
 

@@ -22,6 +22,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from millrace import _millrace, _values, errors, transforms
+from millrace._arrays import Arrays
 from millrace._millrace import Tensor
 from millrace._preview import Preview
 from millrace.errors import (AbortedError, AlreadyExistsError, ArgumentError, CancelledError,
@@ -67,7 +68,7 @@ def set_log_level(level: str) -> None:
 
 
 __all__ = [
-    "AbortedError", "AlreadyExistsError", "ArgumentError", "BatchInfo", "CancelledError",
+    "AbortedError", "AlreadyExistsError", "ArgumentError", "Arrays", "BatchInfo", "CancelledError",
     "DataLossError", "Dataset", "DeadlineExceededError", "Error", "FailedPreconditionError",
     "FieldRole", "InternalError", "InvalidArgumentError", "Loader", "NotFoundError",
     "OutOfRangeError", "Output", "PermissionDeniedError", "Pipeline", "Preview",

@@ -17,7 +17,7 @@ import time
 import weakref
 from typing import Any
 
-from millrace import _millrace, _server_process, errors
+from millrace import _arrays, _millrace, _server_process, errors
 from millrace.errors import (CancelledError, DeadlineExceededError, Error, InternalError,
                              InvalidArgumentError, UnavailableError)
 
@@ -65,13 +65,16 @@ class _Lease:
             except TimeoutError:
                 raise self._hung() from None
 
-    def take(self, uri: str, name: str) -> tuple[str, str]:
-        """(HOST:PORT of the server, name of the data set there)."""
+    def take(self, uri: str, name: str, file: int | None) -> tuple[str, str]:
+        """(HOST:PORT of the server, name of the data set there). `file`: of arrays."""
         request = "\0".join([_PROTOCOL, "add", uri, name]).encode("utf-8", "surrogateescape")
         if len(request) > _MAX_PACKET_BYTES:
             raise InvalidArgumentError(f"the path of {uri[:100]}... is too long")
         try:
-            self._socket.send(request)
+            if file is None:
+                self._socket.send(request)
+            else:
+                socket.send_fds(self._socket, [request], [file])
         except OSError as error:
             raise _ServerEnded from error
         while True:
@@ -157,11 +160,16 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Data:
-    """The data of one loader: a text such as "lmdb:/data/train.lmdb", and the lease while the loader
-    is open. One that has not been opened can be pickled."""
+    """The data of one loader: a text such as "lmdb:/data/train.lmdb", or arrays, which are copied when
+    the object is made; and the lease while the loader is open. One of a text that has not been opened
+    can be pickled."""
 
-    def __init__(self, uri: str, dataset: str | None) -> None:
-        self.uri = uri
+    def __init__(self, data: str | _arrays.Arrays, dataset: str | None) -> None:
+        self._arrays: _arrays.Arrays | None = None
+        if isinstance(data, _arrays.Arrays):
+            data._copy()
+            self._arrays, data = data, data._uri
+        self.uri = data
         self._dataset = dataset
         self._lease: _Lease | None = None
         self._closed = False
@@ -198,7 +206,8 @@ class Data:
                             _server_process.start(files)
                             if not lease.connect():
                                 raise _ServerEnded
-                address, name = lease.take(self.uri, self._dataset or "")
+                file = None if self._arrays is None else self._arrays._file
+                address, name = lease.take(self.uri, self._dataset or "", file)
                 return {"endpoint": address, "dataset": name}
             except _ServerEnded:
                 lease.release()

@@ -19,17 +19,18 @@ Given = str | os.PathLike[str] | Pipeline | None
 _SUFFIXES = (".textproto", ".txtpb", ".pbtxt", ".prototxt")
 
 
-def translated(pipeline: Given | Callable[..., Any]) -> Given:
-    """A Compose of torchvision or Albumentations as a Pipeline; everything else as it is.
+def translated(pipeline: Given | Callable[..., Any], decode: bool) -> Given:
+    """A Compose of torchvision or Albumentations as a Pipeline, which decodes images or takes pixels;
+    everything else as it is.
 
     Raises:
       TranslationError: the servers cannot run the compose.
     """
     module = type(pipeline).__module__
     if module.startswith("torchvision.transforms."):
-        return Pipeline.from_torchvision(pipeline)
+        return Pipeline.from_torchvision(pipeline, decode=decode)
     if module.startswith("albumentations."):
-        return Pipeline.from_albumentations(pipeline)
+        return Pipeline.from_albumentations(pipeline, decode=decode)
     return pipeline  # type: ignore[return-value]  # settings_of() refuses what it cannot be
 
 

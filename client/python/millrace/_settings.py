@@ -7,7 +7,7 @@ import os
 from collections.abc import Set
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
-from millrace import _values
+from millrace import _arrays, _values
 from millrace.errors import ArgumentError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ def _texts_of(argument: str, values: Any, expected: str) -> tuple[str, ...]:
     return tuple(_values.text(f"{argument}[{i}]", value) for i, value in enumerate(values))
 
 
-def data_of(endpoint: str, dataset: str | None) -> _embedded.Data | None:
-    """The data of endpoint_of(); None: of servers that run."""
+def data_of(endpoint: str | _arrays.Arrays, dataset: str | None) -> _embedded.Data | None:
+    """The data of endpoint_of(), with arrays copied; None: of servers that run."""
     if not is_local(endpoint):
         return None
     from millrace import _embedded  # late: a program without such data does not pay for the import
     return _embedded.Data(endpoint, dataset)
 
 
-def is_local(endpoint: str) -> bool:
+def is_local(endpoint: str | _arrays.Arrays) -> bool:
     """Whether endpoint_of() has returned data of this machine."""
-    return endpoint.startswith(_LOCAL_SCHEMES)
+    return not isinstance(endpoint, str) or endpoint.startswith(_LOCAL_SCHEMES)
 
 
 def _local_data_of(text: str) -> str:
@@ -54,8 +54,17 @@ def _local_data_of(text: str) -> str:
     return f"{scheme}:{path}"
 
 
-def endpoint_of(endpoint: str | Iterable[str]) -> str:
-    """HOST:PORT of all servers, separated by commas; or data of this machine, "lmdb:/data/train"."""
+def endpoint_of(endpoint: str | Iterable[str] | Mapping[str, Any] | _arrays.Arrays
+                ) -> str | _arrays.Arrays:
+    """HOST:PORT of all servers, separated by commas; or data of this machine, "lmdb:/data/train" or
+    arrays."""
+    if isinstance(endpoint, _arrays.Arrays):
+        return endpoint
+    if isinstance(endpoint, Mapping):
+        return _arrays.later(endpoint)
+    if _arrays.looks_like_arrays(endpoint):
+        raise ArgumentError("endpoint= is an array, or a list of arrays, without names: give a dict, "
+                            "{\"image\": images, \"label\": labels}")
     text = _values.text("endpoint", endpoint) if isinstance(endpoint, str) else ",".join(
         _texts_of("endpoint", endpoint, "\"HOST:PORT\" of a data server, or a list of them"))
     if is_local(text):
@@ -66,8 +75,8 @@ def endpoint_of(endpoint: str | Iterable[str]) -> str:
         return _local_data_of(text)
     if text.startswith("memory:"):
         raise InvalidArgumentError(
-            f"endpoint={text!r}: arrays in memory are not served in this release; write them into a "
-            "folder of images or a Parquet file, and name that")
+            f"endpoint={text!r}: arrays have no name; give the arrays themselves in a dict, "
+            "{\"image\": images, \"label\": labels}")
     return text
 
 
@@ -113,14 +122,16 @@ def _text_of(value: Any) -> str:
     return f"{value:.9f}" if isinstance(value, float) else str(value)
 
 
-def make(*, endpoint: str, dataset: str | None, pipeline: Mapping[str, str],
+def make(*, endpoint: str | _arrays.Arrays, dataset: str | None, pipeline: Mapping[str, str],
          fields: tuple[str, ...] | None, global_batch_size: int | None, shuffle: bool | None,
          last_batch: str | None, seed: int | None, others: Mapping[str, Any]) -> dict[str, str]:
     """{option: value}. `pipeline`: options of _pipeline.settings_of(). `last_batch`: of
     last_batch_of(). `others`: options of the C interface by their own names; None: left to its
     default."""
-    settings = {"endpoint": endpoint, "epochs": "0"}
-    if is_local(endpoint):
+    settings = {"epochs": "0"}
+    if isinstance(endpoint, str) and not is_local(endpoint):
+        settings["endpoint"] = endpoint
+    else:
         settings.update(endpoint=_SOME_SERVER, dataset=_SOME_DATASET, same_host="auto")
     settings.update(pipeline)
     if dataset is not None:

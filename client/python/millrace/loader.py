@@ -21,6 +21,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
 from millrace import (_convert, _millrace, _pipeline, _preview, _ranks, _refused, _settings, _state,
                       _values)
+from millrace._arrays import Arrays
 from millrace._position import Position, Progress
 from millrace.errors import (CancelledError, Error, FailedPreconditionError, InternalError,
                              InvalidArgumentError, NotFoundError)
@@ -101,8 +102,9 @@ class Loader:
     Args:
       endpoint: data servers: "HOST:PORT", several separated by commas or as a list, or one DNS name
         with port that has several addresses. Or data of this machine: "lmdb:PATH", "parquet:PATH" or
-        "imagefolder:PATH", which a data server of this machine and user reads; the first loader
-        starts it, and it ends after the last one (docs/python.md).
+        "imagefolder:PATH", or a dict of arrays, {"image": images, "label": labels}, or a
+        `millrace.Arrays`. A data server of this machine and user reads them; the first loader starts
+        it, and it ends after the last one (docs/python.md).
       dataset: name of the dataset at the servers. Optional when the pipeline names it, and for data
         of this machine.
       pipeline: name of a preset ("imagenet_train"), path of a file with a PipelineSpec
@@ -155,9 +157,11 @@ class Loader:
         text does not parse. RANK and WORLD_SIZE of the environment and what the servers check are
         refused when the loader is opened.
       TranslationError: a Compose that the servers cannot run.
+      ResourceExhaustedError: the system has no memory for the copy of the arrays.
     """
 
-    def __init__(self, endpoint: str | Iterable[str], dataset: str | None = None,
+    def __init__(self, endpoint: str | Iterable[str] | Mapping[str, Any] | Arrays,
+                 dataset: str | None = None,
                  pipeline: str | os.PathLike[str] | Pipeline | Callable[..., Any] | None = None,
                  batch_size: int | None = None, *,
                  global_batch_size: int | None = None, shuffle: bool | None = False,
@@ -206,7 +210,8 @@ class Loader:
         self._as_dict = output == "dict"
         self._transform = apply_device_transform
         # A file is read here: it may not be on the machine that a pickled loader goes to.
-        pipeline = arguments["pipeline"] = _pipeline.translated(pipeline)
+        pipeline = arguments["pipeline"] = _pipeline.translated(
+            pipeline, decode=not isinstance(arguments["endpoint"], Arrays))
         self._pipeline = _pipeline.settings_of(pipeline)
         self._local = _pipeline.local_of(pipeline, tensor_type, apply_device_transform)
         ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened

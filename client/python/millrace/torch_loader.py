@@ -12,6 +12,7 @@ from typing import Any, Iterable, Iterator, Mapping
 
 import torch.utils.data  # type: ignore[import-not-found,unused-ignore]
 from millrace import _ranks, _refused
+from millrace._arrays import Arrays
 from millrace._served import SequentialOrder, ServedDataset, ShuffledOrder, whole_batch
 from millrace.errors import ArgumentError, InvalidArgumentError
 from millrace.loader import BatchInfo, Loader
@@ -49,7 +50,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
     # accelerate.Accelerator.save_state() and load_state() contain the state of the loader.
     use_stateful_dataloader = True
 
-    def __init__(self, endpoint: str | Iterable[str] = "",
+    def __init__(self, endpoint: str | Iterable[str] | Mapping[str, Any] | Arrays = "",
                  dataset: str | torch.utils.data.IterableDataset[Any] | None = None,
                  pipeline: str | os.PathLike[str] | None = None, batch_size: int | None = None, *,
                  dp_rank: int | None = None, dp_world: int | None = None, device_mesh: Any = None,

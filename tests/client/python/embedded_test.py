@@ -13,110 +13,10 @@ import unittest
 
 import dataset
 import installed
-
-# A lease of a second instead of ten.
-_SHORT = "--lease_timeout=1s"
-_BEGIN = """
-import glob, hashlib, os, signal, threading, time
-URI = sys.argv[1]
-SPEC = sys.argv[2]
-def loader(uri=URI, **named):
-    return millrace.Loader(uri, **{"pipeline": SPEC, "batch_size": 500, "shuffle": True,
-                                   "tensor_type": "dlpack", **named})
-def digest(batches, with_each=lambda number: None):
-    total = hashlib.sha256()
-    for number, batch in enumerate(batches):
-        for tensor in batch:
-            total.update(memoryview(tensor).tobytes())
-        with_each(number)
-    return total.hexdigest()
-def servers():
-    found = []
-    for path in glob.glob("/proc/[0-9]*/cmdline"):
-        try:
-            with open(path, "rb") as file:
-                if ("--lease_socket=" + os.environ["MILLRACE_RUN_DIR"]).encode() in file.read():
-                    found.append(int(path.split("/")[2]))
-        except OSError:
-            pass
-    return found
-def refused(act, kind, *parts):
-    try:
-        act()
-    except kind as error:
-        for part in parts:
-            assert part in str(error), (part, str(error))
-        return error
-    raise SystemExit(f"no {kind.__name__} with {parts}")
-"""
+from embedded_case import BEGIN, EmbeddedCase
 
 
-class Embedded(unittest.TestCase):
-
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(dir="/tmp")
-        cls.addClassCleanup(folder.cleanup)
-        cls.work = folder.name
-        cls.package = installed.Package(cls.work)
-        cls.uri = dataset.pack("server/data_tool/millrace-data", cls.work)
-        cls.data_tool = os.path.abspath("server/data_tool/millrace-data")
-        cls.program = os.path.abspath("server/millrace-server")
-
-    def setUp(self):
-        # Short, for a socket's path has at most 107 bytes.
-        self.run_dir = tempfile.mkdtemp(prefix="mr", dir="/tmp")
-        self.addCleanup(self._tidy)
-
-    def _tidy(self):
-        for pid in self.servers():
-            os.kill(pid, signal.SIGKILL)
-        self._await_servers(0)
-        shutil.rmtree(self.run_dir)
-
-    def servers(self):
-        """Processes of servers; a server that has ended and was not reaped is none."""
-        found = []
-        for path in glob.glob("/proc/[0-9]*/cmdline"):
-            try:
-                with open(path, "rb") as file:
-                    if f"--lease_socket={self.run_dir}".encode() in file.read():
-                        found.append(int(path.split("/")[2]))
-            except OSError:
-                pass
-        return found
-
-    def _await_servers(self, number, seconds=30):
-        """The seconds until there are so many."""
-        began = time.monotonic()
-        while len(self.servers()) != number:
-            self.assertLess(time.monotonic() - began, seconds, f"{self.servers()}, not {number}")
-            time.sleep(0.02)
-        return time.monotonic() - began
-
-    def _environment(self, **changed):
-        return {"MILLRACE_SERVER": self.program, "MILLRACE_RUN_DIR": self.run_dir,
-                "MILLRACE_SERVER_FLAGS": _SHORT, **changed}
-
-    def _start(self, code, *arguments, uri=None, **changed):
-        return self.package.start(_BEGIN + code, uri or self.uri, dataset.SPEC, *arguments,
-                                  **self._environment(**changed))
-
-    def _output_of(self, code, *arguments, uri=None, **changed):
-        result = self.package.run(_BEGIN + code, uri or self.uri, dataset.SPEC, *arguments,
-                                  **self._environment(**changed))
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        return result.stdout
-
-    def _holder(self, code="one = loader().open()", **options):
-        """A process that holds a lease until it is killed or its input ends."""
-        process = self._start(code + "\nprint('open', flush=True)\nsys.stdin.readline()\n", **options)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        line = process.stdout.readline()
-        if line != "open\n":
-            raise AssertionError(line + process.communicate()[1])
-        return process
+class Embedded(EmbeddedCase):
 
     def _expected(self, uri=None, code="print(digest(loader(dataset='digits')))"):
         """The digest of an epoch from a server that runs."""
@@ -210,7 +110,7 @@ assert one.stats()["by_server"][0]["shared_batches"] > 0, one.stats()
         if subprocess.run([*hide, "mount", "-t", "tmpfs", "-o", "ro", "none", "/dev/shm"],
                           capture_output=True, check=False).returncode != 0:
             self.skipTest("cannot hide /dev/shm here")
-        script = installed._BEGIN + _BEGIN + code
+        script = installed._BEGIN + BEGIN + code
         result = subprocess.run(
             [*hide, "sh", "-c", "mount -t tmpfs -o ro none /dev/shm && exec \"$@\"", "sh",
              self.package.python, "-c", script, self.uri, dataset.SPEC],
@@ -451,7 +351,7 @@ assert len(servers()) == 1
 if os.geteuid() != 0:
     os.chmod(work + "/text.lmdb", 0)
     refused(loader(f"lmdb:{work}/text.lmdb").open, millrace.PermissionDeniedError, "text.lmdb")
-refused(lambda: loader("memory:x"), millrace.InvalidArgumentError, "not served in this release")
+refused(lambda: loader("memory:x"), millrace.InvalidArgumentError, "give the arrays themselves")
 refused(lambda: loader("lmdb:"), millrace.InvalidArgumentError, "write a path")
 refused(lambda: loader([URI, URI]), millrace.InvalidArgumentError, "several loaders")
 refused(loader(dataset="a/b").open, millrace.InvalidArgumentError, "`a/b`")

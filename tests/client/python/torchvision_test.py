@@ -1,8 +1,12 @@
 """Pipelines that are translated from torchvision v2: what becomes of each transform, what is refused,
 batches of real images beside torchvision's, and the random choices as distributions."""
 
+import os
 import re
+import shutil
+import tempfile
 import textwrap
+import unittest.mock
 
 from pictures_case import PicturesCase
 
@@ -40,6 +44,23 @@ class Translation(TorchvisionCase):
 
 
 class Batches(TorchvisionCase):
+
+    def test_arrays_are_pixels_already(self):
+        folder = tempfile.mkdtemp(prefix="mr", dir="/tmp")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        server = {"MILLRACE_RUN_DIR": folder, "MILLRACE_SERVER_FLAGS": "--lease_timeout=1s",
+                  "MILLRACE_SERVER": os.path.abspath("server/millrace-server")}
+        with unittest.mock.patch.dict(os.environ, server):
+            self.run_script("""
+images = (torch.rand(30, 40, 36, 3) * 255).to(torch.uint8)
+compose = v2.Compose([v2.CenterCrop(32), *END])
+loader = millrace.Loader({"image": images, "label": torch.arange(30)}, pipeline=compose, batch_size=30)
+got, _ = next(iter(loader))
+theirs = torch.stack([compose(tv_tensors.Image(image.permute(2, 0, 1))) for image in images])
+assert got.shape == theirs.shape == (30, 3, 32, 32), (got.shape, theirs.shape)
+assert (got - theirs).abs().max() < 1e-6
+loader.close()
+""")
 
     def test_pixels_are_those_of_torchvision(self):
         self.run_script("""

@@ -33,6 +33,11 @@ pipeline = millrace.Pipeline(
 millrace.Loader("data-1:7001", pipeline=pipeline, batch_size=5)
 notes: tuple[str, ...] = millrace.Pipeline.from_torchvision(print, local="batch", seed=7).notes
 given: millrace.Pipeline | None = loader.pipeline
+import array
+columns = {"x": array.array("i", [1, 2])}
+millrace.Loader(columns, batch_size=1)
+data = millrace.Arrays(columns, classes={"x": ["cat", "dog"]})
+millrace.DataLoader(data, batch_size=1)
 of_torch = millrace.DataLoader("data-1:7001", "photos", "imagenet_train", 256, dp_rank=0, dp_world=2)
 with of_torch.open():
     of_torch.load_state_dict(of_torch.state_dict())
@@ -53,6 +58,7 @@ from millrace import transforms as T
 T.Resize(5, "bicubic")
 T.Grayscale(1)
 millrace.Pipeline([5])
+millrace.Arrays([1, 2])
 millrace.Pipeline(seed="1")
 millrace.Pipeline.from_albumentations(print, local="batch")
 millrace.DataLoader("data-1:7001", dp_rank="first")
@@ -81,7 +87,7 @@ class Typing(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_a_program(self):
-        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 11)):
+        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 12)):
             path = os.path.join(self.work, name)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)

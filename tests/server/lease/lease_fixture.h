@@ -9,6 +9,8 @@
 #define MILLRACE_TESTS_SERVER_LEASE_LEASE_FIXTURE_H_
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <map>
 #include <memory>
@@ -18,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
+#include "common/unique_fd.h"
 #include "proto/names.h"
 #include "server/lease/leased_datasets.h"
 #include "server/storage/record_source.h"
@@ -60,10 +63,23 @@ class FakeFiles {
     MutexLock lock(mu_);
     return opened_;
   }
+  int open() {  // now
+    MutexLock lock(mu_);
+    return open_;
+  }
+
+  // A file of arrays.
+  static UniqueFd File(const std::string& content) {
+    UniqueFd file(memfd_create("test", MFD_CLOEXEC));
+    EXPECT_EQ(write(file.get(), content.data(), content.size()),
+              static_cast<ssize_t>(content.size()));
+    return file;
+  }
 
   LeasedDatasets::Options options() {
     return {.open = [this](const std::string& uri,
                            bool to_look) { return Open(uri, to_look); },
+            .open_arrays = [this](int file) { return OpenArrays(file); },
             .add =
                 [this](const std::string& name, LeasedDatasets::Source source) {
                   MutexLock lock(mu_);
@@ -134,6 +150,18 @@ class FakeFiles {
     }
     return std::make_shared<FakeSource>(this, uri, it->second, damage_[uri],
                                         !to_look);
+  }
+
+  // The bytes of the file are the fingerprint.
+  absl::StatusOr<LeasedDatasets::Source> OpenArrays(int file) {
+    std::string content(1000, '\0');
+    const ssize_t bytes = pread(file, content.data(), content.size(), 0);
+    if (bytes <= 0) return absl::InvalidArgumentError("no arrays");
+    content.resize(static_cast<size_t>(bytes));
+    MutexLock lock(mu_);
+    ++open_;
+    ++opened_;
+    return std::make_shared<FakeSource>(this, "memory:", content, 0, true);
   }
 
   Mutex mu_;

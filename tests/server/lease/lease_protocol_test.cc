@@ -2,6 +2,9 @@
 
 #include "server/lease/lease_protocol.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <random>
 #include <string>
 
@@ -46,6 +49,25 @@ TEST(LeaseProtocolTest, OtherRequestsAreRefusedWithTheProtocolsName) {
     EXPECT_THAT(std::string(request.status().message()),
                 HasSubstr("this server speaks millrace-lease-1"));
   }
+}
+
+TEST(LeaseProtocolTest, ArraysHaveAFileAndOtherDataHaveNone) {
+  const std::string arrays =
+      Bytes("millrace-lease-1\0add\0memory:image,label\0");
+  const UniqueFd file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const auto taken = ParseLeaseRequest(arrays, UniqueFd(dup(file.get())));
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->uri, "memory:image,label");
+  ASSERT_NE(taken->arrays, nullptr);
+  EXPECT_TRUE(taken->arrays->ok());
+  EXPECT_THAT(std::string(ParseLeaseRequest(arrays).status().message()),
+              HasSubstr("no file attached"));
+  EXPECT_THAT(
+      std::string(ParseLeaseRequest(Bytes("millrace-lease-1\0add\0lmdb:/a\0"),
+                                    UniqueFd(dup(file.get())))
+                      .status()
+                      .message()),
+      HasSubstr("has a file attached"));
 }
 
 TEST(LeaseProtocolTest, AnyBytesAreParsed) {

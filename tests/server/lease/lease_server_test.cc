@@ -53,8 +53,8 @@ class Client {
     if (connected.ok()) socket_ = *std::move(connected);
   }
 
-  void Send(const std::string& packet) {
-    EXPECT_TRUE(SendPacket(socket_.get(), packet).ok());
+  void Send(const std::string& packet, int attached = -1) {
+    EXPECT_TRUE(SendPacket(socket_.get(), packet, attached).ok());
   }
 
   void SendIfPossible(const std::string& packet) {
@@ -98,8 +98,8 @@ class Client {
     return packet;
   }
 
-  std::string Ask(const std::string& packet) {
-    Send(packet);
+  std::string Ask(const std::string& packet, int attached = -1) {
+    Send(packet, attached);
     return Receive();
   }
 
@@ -200,6 +200,36 @@ TEST_F(LeaseServerTest, ErrorsHaveTheirCodeAndLeaveTheLease) {
   EXPECT_EQ(client.Ask(Add("lmdb:/none")),
             "millrace-lease-1|error|NOT_FOUND|lmdb:/none: no such file");
   EXPECT_THAT(client.Ask(Add("lmdb:/a")), HasSubstr("|added|"));
+}
+
+TEST_F(LeaseServerTest, ArraysComeWithTheirFile) {
+  Start();
+  Client client(socket_);
+  {
+    const UniqueFd file = FakeFiles::File("f3");
+    EXPECT_EQ(client.Ask(Add("memory:image"), file.get()),
+              "millrace-lease-1|added|127.0.0.1:7|data-f3|f3");
+    // A file that is none of arrays is an error, and the lease lives.
+    const UniqueFd empty = FakeFiles::File("");
+    EXPECT_EQ(client.Ask(Add("memory:image"), empty.get()),
+              "millrace-lease-1|error|INVALID_ARGUMENT|no arrays");
+  }
+  EXPECT_EQ(files_.served().size(), 1u);
+  EXPECT_THAT(client.Ask(Add("memory:image")),
+              HasSubstr("|error|INVALID_ARGUMENT|the request for arrays has no "
+                        "file attached"));
+  EXPECT_EQ(client.Receive(), "end");
+  Client other(socket_);
+  const UniqueFd file = FakeFiles::File("f4");
+  EXPECT_THAT(other.Ask(Add("lmdb:/a"), file.get()),
+              HasSubstr("|error|INVALID_ARGUMENT|the request has a file"));
+  EXPECT_EQ(other.Receive(), "end");
+  // Closed with their lease, while the server lives.
+  Client third(socket_);
+  EXPECT_THAT(third.Ask(Add("lmdb:/b")), HasSubstr("|added|"));
+  while (files_.served().count("data-f3") != 0) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
 }
 
 TEST_F(LeaseServerTest, SignsOfLifeComeWhileADatasetIsOpened) {

@@ -3,6 +3,7 @@
 #include "server/lease/leased_datasets.h"
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -108,6 +109,74 @@ TEST_F(LeasedDatasetsTest, AChosenNameBelongsToOneContentWhileItIsHeld) {
   EXPECT_THAT(files_.served(), ElementsAre(Pair("photos", kTwo)));
   // The same content under its own name besides.
   EXPECT_EQ(Name("lmdb:/b"), "data-ffff456789abcdef");
+}
+
+TEST_F(LeasedDatasetsTest,
+       EqualArraysAreOneDatasetThatIsClosedWithItsLastHolder) {
+  const auto acquire = [this](const std::string& content,
+                              const std::string& name = "") {
+    return datasets_.Acquire(
+        {.uri = "memory:x",
+         .name = name,
+         .arrays = std::make_shared<const UniqueFd>(FakeFiles::File(content))});
+  };
+  const auto one = acquire(kOne);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->name, "data-0123456789abcdef");
+  EXPECT_EQ(acquire(kOne)->name, one->name);
+  EXPECT_EQ(files_.open(), 1);  // the second file is not kept
+  // The same name for people, other content.
+  const auto two = acquire(kTwo);
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_EQ(two->name, "data-ffff456789abcdef");
+  EXPECT_EQ(acquire(kTwo, "mine")->name, "mine");
+  EXPECT_EQ(acquire(kOne, "mine").status().code(),
+            absl::StatusCode::kAlreadyExists);
+  datasets_.Release("mine");
+  datasets_.Release(two->name);
+  datasets_.Release(one->name);
+  datasets_.CloseUnused(Later(0));
+  EXPECT_THAT(files_.served(), ElementsAre(Pair(one->name, kOne)));
+  datasets_.Release(one->name);
+  datasets_.CloseUnused(Later(0));
+  EXPECT_THAT(files_.served(), IsEmpty());
+  EXPECT_EQ(files_.open(), 0);
+}
+
+// Two loaders of one program, or a loader and its preview.
+TEST_F(LeasedDatasetsTest, TheSameFileOfArraysIsReadOnce) {
+  const UniqueFd file = FakeFiles::File(kOne);
+  const auto acquire = [&](const std::string& name = "") {
+    return datasets_.Acquire(
+        {.uri = "memory:x",
+         .name = name,
+         .arrays = std::make_shared<const UniqueFd>(dup(file.get()))});
+  };
+  EXPECT_EQ(acquire()->name, "data-0123456789abcdef");
+  EXPECT_EQ(acquire()->name, "data-0123456789abcdef");
+  EXPECT_EQ(files_.opened(), 1);
+  EXPECT_EQ(acquire("mine")->name, "mine");  // another dataset of the engine
+  EXPECT_EQ(files_.opened(), 2);
+  datasets_.Release("data-0123456789abcdef");
+  datasets_.Release("data-0123456789abcdef");
+  datasets_.Release("mine");
+  datasets_.CloseUnused(Later(0));
+  EXPECT_EQ(acquire()->fingerprint, kOne);
+  EXPECT_EQ(files_.opened(), 3);
+}
+
+TEST_F(LeasedDatasetsTest, ArraysAndAFileOfTheSameContentAreOneDataset) {
+  files_.Put("lmdb:/a", kOne);
+  const std::string name = Name("lmdb:/a");
+  const LeaseRequest arrays = {
+      .uri = "memory:x",
+      .arrays = std::make_shared<const UniqueFd>(FakeFiles::File(kOne))};
+  EXPECT_EQ(datasets_.Acquire(arrays)->name, name);
+  EXPECT_EQ(files_.open(), 1);
+  datasets_.Release(name);
+  datasets_.Release(name);
+  datasets_.CloseUnused(Later(0));
+  EXPECT_EQ(files_.served().size(), 1u);  // it is a file's: it stays a while
 }
 
 TEST_F(LeasedDatasetsTest, Refusals) {

@@ -1,0 +1,421 @@
+"""Arrays of the program in the place of an endpoint: batches are their rows, whatever happens to the
+arrays, the program and the server; and arrays that cannot be batches are refused with a sentence."""
+
+import os
+import signal
+import time
+import unittest
+
+from embedded_case import EmbeddedCase
+
+_ARRAYS = """
+import copy, numpy, pickle
+N = 1003
+images = (numpy.arange(N * 32 * 32 * 3) * 7 % 251).astype(numpy.uint8).reshape(N, 32, 32, 3)
+labels = numpy.arange(N) * 3 % 10
+both = {"image": images, "label": labels}
+def load(data, **named):
+    return millrace.Loader(data, **{"batch_size": 100, "tensor_type": "numpy", **named})
+def epoch(one):
+    batches = list(one)
+    return tuple(numpy.concatenate([batch[i] for batch in batches]) for i in range(len(batches[0])))
+def memory_files(pid="self"):
+    folder = f"/proc/{pid}/fd"
+    return [n for n in os.listdir(folder) if "memfd:millrace" in readlink(f"{folder}/{n}")]
+def readlink(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+def maps(pid):
+    with open(f"/proc/{pid}/maps") as file:
+        return [line for line in file if "memfd:millrace" in line and " r--p " in line]
+def until(true):
+    for _ in range(600):
+        if true():
+            return
+        time.sleep(0.05)
+    raise SystemExit("it does not happen")
+"""
+
+
+class Arrays(EmbeddedCase):
+
+    def _check(self, code, *arguments, **changed):
+        return self._output_of(_ARRAYS + code, *arguments, **changed)
+
+    # ---- Batches ---------------------------------------------------------------------------
+
+    def test_an_epoch_in_order_is_the_arrays(self):
+        self._check("""
+one = load(both)
+got_images, got_labels = epoch(one)
+assert got_images.dtype == numpy.uint8 and (got_images == images).all()
+assert got_labels.dtype == numpy.int64 and (got_labels == labels).all()
+assert len(one) == 11 and len(one.dataset) == N
+assert len(servers()) == 1
+assert [tensor["name"] for tensor in one.plan["tensors"]][:2] == ["image", "label"]
+assert repr(one).startswith("millrace.Loader(millrace.Arrays(image uint8 [1003, 32, 32, 3], label int64")
+got, = epoch(load(both, fields="label"))
+assert (got == labels).all()
+""")
+
+    def test_a_shuffled_epoch_has_every_sample_once_with_its_own_label(self):
+        self._check("""
+index = numpy.arange(N)
+one = load({"index": index, "label": labels, "image": images}, shuffle=True, seed=5)
+seen = []
+for _ in range(2):
+    got, got_labels, got_images = epoch(one)
+    assert sorted(got) == list(range(N)) and list(got) != list(range(N))
+    assert (got_labels == labels[got]).all() and (got_images == images[got]).all()
+    seen.append(list(got))
+assert seen[0] != seen[1]
+# As any data set of as many samples: the order does not depend on where the data are.
+again, = epoch(load({"x": index}, shuffle=True, seed=5))
+assert list(again) == seen[0]
+""")
+
+    def test_every_type_and_shape(self):
+        self._check("""
+random = numpy.random.default_rng(1)
+data = {}
+for name in ("uint8", "int8", "int16", "uint16", "int32", "int64", "float16", "float32", "float64"):
+    data[name] = (random.random((77, 3, 2)) * 100 - (0 if name[0] == "u" else 50)).astype(name)
+data["bool"] = random.random(77) < 0.5
+data["scalar"] = numpy.arange(77.0)
+for name, got in zip(data, epoch(load(data, batch_size=10))):
+    assert got.dtype == data[name].dtype and got.shape == data[name].shape, name
+    assert (got == data[name]).all(), name
+""")
+
+    def test_memory_in_any_order(self):
+        self._check("""
+import array
+x = numpy.arange(7000).reshape(100, 70)
+read_only = x.copy()
+read_only.flags.writeable = False
+unaligned = numpy.frombuffer(b"x" + x.tobytes(), dtype=numpy.int64, offset=1).reshape(x.shape)
+class Wrapped:
+    def __array__(self, dtype=None, copy=None):
+        return x
+import millrace._arrays as of_package
+of_package._PIECE_BYTES = 3000           # pieces of a few rows
+for name, data in {"plain": x, "fortran": numpy.asfortranarray(x), "read only": read_only,
+                   "big endian": x.astype(">i8"), "unaligned": unaligned, "wrapped": Wrapped(),
+                   "slice": numpy.repeat(numpy.repeat(x, 2, 0), 3, 1)[::2, ::3],
+                   "reversed": x[::-1].copy()[::-1], "buffer": memoryview(x),
+                   "a cut buffer": memoryview(numpy.repeat(x, 2, 0))[::2]}.items():
+    got, = epoch(load({"x": data}, batch_size=7))
+    assert got.dtype == numpy.int64 and (got == x).all(), name
+got, = epoch(load({"x": array.array("h", range(-50, 50))}))
+assert got.dtype == numpy.int16 and (got == numpy.arange(-50, 50)).all()
+numpy.savez(sys.argv[3] + "/both.npz", **both)
+with numpy.load(sys.argv[3] + "/both.npz") as file:
+    got_images, got_labels = epoch(load(file))
+assert (got_images == images).all() and (got_labels == labels).all()
+large = numpy.arange(90000).reshape(3, 30000)        # a sample is larger than a piece
+got, = epoch(load({"x": large}, batch_size=1))
+assert (got == large).all()
+""", self.run_dir)
+
+    def test_images_take_transforms(self):
+        self._check("""
+from millrace import transforms as T
+got, got_labels = epoch(load(both, pipeline="cifar_eval"))
+assert got.shape == (N, 3, 32, 32) and got.dtype == numpy.float32
+mean, std = numpy.array([0.4914, 0.4822, 0.4465]), numpy.array([0.2470, 0.2435, 0.2616])
+expected = ((images / 255 - mean) / std).transpose(0, 3, 1, 2)
+assert numpy.abs(got - expected).max() < 1e-5 and (got_labels == labels).all()
+got, _ = epoch(load(both, pipeline=millrace.Pipeline([T.RandomHorizontalFlip(p=1)])))
+assert (got == images[:, :, ::-1]).all()
+grey = {"image": images[:, :28, :28, :1], "label": labels}
+got, _ = epoch(load(grey, pipeline="mnist"))
+assert got.shape == (N, 1, 28, 28)
+error = refused(load({"image": images[..., 0]}, pipeline="mnist").open, millrace.InvalidArgumentError,
+                "uint8 [28, 28, 1]", "[32, 32]")
+# MixUp needs the number of classes.
+mixed = millrace.Pipeline([T.MixUp(), T.Normalize([0.5] * 3, [0.5] * 3)])
+refused(load(both, pipeline=mixed).open, millrace.InvalidArgumentError, "number of classes")
+data = millrace.Arrays(both, classes={"label": 10})
+_, got_labels = epoch(load(data, pipeline=mixed))
+assert got_labels.shape == (N, 10) and numpy.allclose(got_labels.sum(1), 1)
+named = millrace.Arrays(both, classes={"label": list("abcdefghij")})
+assert load(named).plan["tensors"][1]["class_names"] == list("abcdefghij")
+""")
+
+    def test_equal_arrays_are_one_data_set_for_checkpoints(self):
+        self._check("""
+with load(both) as one:
+    first = one.plan["fingerprint"]
+with load({"image": numpy.asfortranarray(images), "label": labels.astype(">i8")}) as other:
+    assert other.plan["fingerprint"] == first
+for changed in ({"image": images, "label": labels[::-1]}, {"image": images},
+                {"label": labels, "image": images}, {"image": images, "labels": labels},
+                {"image": images, "label": labels.astype(numpy.int32)}):
+    with load(changed) as other:
+        assert other.plan["fingerprint"] != first
+whole = [batch[1].tolist() for batch in load(both, shuffle=True)]
+before = load(both, shuffle=True)
+iterator = iter(before)
+next(iterator), next(iterator)
+state = before.state_dict()
+before.close()
+after = load({name: array.copy() for name, array in both.items()}, shuffle=True)
+after.load_state_dict(state)
+assert [batch[1].tolist() for batch in after] == whole[2:]
+labels[5] += 1
+refused(lambda: (lambda one: (one.load_state_dict(state), one.open()))(load(both, shuffle=True)),
+        millrace.FailedPreconditionError)
+""")
+
+    # ---- Time ------------------------------------------------------------------------------
+
+    def test_arrays_that_change_afterwards_do_not_change_batches(self):
+        self._check("""
+expected = images.copy(), labels.copy()
+one = load(both)
+images[:] = 0                             # before it is opened
+labels[:] = 0
+assert all((x == y).all() for x, y in zip(epoch(one), expected))
+images[:] = 1                             # and afterwards
+os.kill(servers()[0], signal.SIGKILL)
+assert all((x == y).all() for x, y in zip(epoch(one), expected))
+shared = millrace.Arrays({"image": expected[0]})
+mine = expected[0].copy()
+expected[0][:] = 2
+assert (epoch(load(shared))[0] == mine).all() and (epoch(load(shared))[0] == mine).all()
+""")
+
+    def test_a_server_that_is_killed_in_a_loop_leaves_no_trace_in_the_batches(self):
+        self._check("""
+one = load(both, window=2)
+got = []
+for number, (_, some) in enumerate(one):
+    got += some.tolist()
+    if number in (3, 7):
+        os.kill(servers()[0], signal.SIGKILL)
+assert got == labels.tolist()
+assert (one.replay(0, 4)[1] == labels[400:500]).all()
+assert "row 1: sample 1 " in str(one.preview(0, 0, 2))
+""")
+
+    # ---- Sharing, and what is left ---------------------------------------------------------
+
+    def test_loaders_share_one_copy(self):
+        self._check("""
+server = lambda: servers()[0]
+data = millrace.Arrays(both)
+assert len(memory_files()) == 1
+train, test = load(data, shuffle=True).open(), load(data).open()
+assert len(memory_files()) == 1 and len(maps(server())) == 1
+assert train.plan["fingerprint"] == test.plan["fingerprint"]
+epoch(train), epoch(test)
+# Equal arrays of another loader: one data set, and the server maps them once.
+third = load({name: array.copy() for name, array in both.items()}).open()
+until(lambda: len(maps(server())) == 1)
+assert third.dataset.name == "memory:image,label"
+train.close(), test.close()
+assert (epoch(third)[1] == labels).all() and len(maps(server())) == 1
+third.close()
+until(lambda: not maps(server()))         # at once: the memory is the program's
+""", MILLRACE_SERVER_FLAGS="--lease_timeout=60s")
+
+    def test_ranks_share_a_data_set(self):
+        code = _ARRAYS + """
+one = load(both, shuffle=True, batch_size=50)
+got = [label.tolist() for _, label in one]
+print(one.plan["fingerprint"], len(servers()), got, flush=True)
+sys.stdin.readline()
+"""
+        ranks = [self._start(code, RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
+        self.addCleanup(lambda: [rank.kill() for rank in ranks])
+        lines = [rank.stdout.readline() for rank in ranks]
+        errors = [rank.communicate("\n")[1] for rank in ranks]
+        (first, one, *some), (second, other, *rest) = (line.split(" ", 2) for line in lines)
+        self.assertEqual((first, one), (second, other), errors)
+        self.assertEqual(one, "1")
+        rows = sum(eval(some[0]) + eval(rest[0]), [])  # pylint: disable=eval-used
+        self.assertEqual(sorted(rows), sorted(i * 3 % 10 for i in range(1003)))
+
+    def test_a_killed_program_leaves_nothing(self):
+        holder = self._holder(_ARRAYS + "one = load(both).open(); epoch(one)",
+                              MILLRACE_SERVER_FLAGS="--lease_timeout=60s")
+        server, = self.servers()
+
+        def arrays():
+            with open(f"/proc/{server}/maps", encoding="ascii") as file:
+                return [line for line in file if "memfd:millrace" in line and " r--p " in line]
+
+        self.assertEqual(len(arrays()), 1)
+        before = sorted(os.listdir("/dev/shm"))
+        holder.kill()
+        holder.wait()
+        for _ in range(600):
+            if not arrays():
+                break
+            self._await_servers(1)
+            time.sleep(0.05)
+        self.assertEqual(arrays(), [])
+        self.assertEqual(len(self.servers()), 1)  # it lives on, without the arrays
+        self.assertEqual(sorted(os.listdir("/dev/shm")), before)
+        descriptors = [os.readlink(f"/proc/{server}/fd/{name}")
+                       for name in os.listdir(f"/proc/{server}/fd")]
+        self.assertEqual([path for path in descriptors if "memfd" in path], [])
+        os.kill(server, signal.SIGKILL)
+
+    def test_loaders_that_end_leave_nothing(self):
+        self._check("""
+import gc
+for act in range(5):
+    one = load(both)
+    one.open().close()
+    del one
+gc.collect()
+assert memory_files() == [], memory_files()
+try:
+    load(both, shuffle="yes")             # nothing is copied for a loader that is not made
+except millrace.ArgumentError:
+    pass
+gc.collect()
+assert memory_files() == []
+# A program that is started does not get the memory.
+one = load(both)
+import subprocess
+seen = subprocess.run(["ls", "-l", "/proc/self/fd"], close_fds=False, capture_output=True, text=True)
+assert "memfd" not in seen.stdout, seen.stdout
+""")
+
+    def test_copies_forks_and_pickles(self):
+        self._check("""
+one = load(both)
+assert (epoch(copy.copy(one))[1] == labels).all() and (epoch(copy.deepcopy(one))[1] == labels).all()
+data = millrace.Arrays(both)
+assert copy.copy(data) is data and (epoch(load(copy.deepcopy(data)))[1] == labels).all()
+refused(lambda: pickle.dumps(load(both)), millrace.FailedPreconditionError, "image,label",
+        "make the loader there")
+""")
+        # A loader that is not open works in a forked child, and in its parent.
+        self._check("""
+one = load(both)
+child = os.fork()
+if child == 0:
+    try:
+        assert (epoch(one)[1] == labels).all()
+        os._exit(0)
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+    os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+assert (epoch(one)[1] == labels).all()
+""")
+
+    # ---- Refusals --------------------------------------------------------------------------
+
+    def test_arrays_that_cannot_be_batches(self):
+        self._check("""
+import datetime
+x = numpy.arange(6)
+bad = millrace.ArgumentError
+for data, kind, parts in [
+        ({}, millrace.InvalidArgumentError, ["empty"]),
+        ({"a": x, "b": x[:5]}, millrace.InvalidArgumentError, ["a: 6, b: 5"]),
+        ({"a": x[:0]}, millrace.InvalidArgumentError, ["'a' is empty", "[0]"]),
+        ({"a": numpy.zeros((3, 0, 2))}, millrace.InvalidArgumentError, ["'a' is empty", "[3, 0, 2]"]),
+        ({"a": numpy.array(5)}, millrace.InvalidArgumentError, ["'a' has no dimensions"]),
+        ({"a": numpy.float32(5)}, millrace.InvalidArgumentError, ["'a' has no dimensions"]),
+        ({"a": numpy.array(["x", "yy"])}, bad, ["'a'", "str", "class numbers"]),
+        ({"a": numpy.array([b"x", b"yy"])}, bad, ["'a'", "bytes", "class numbers"]),
+        ({"a": numpy.array([{}, None])}, bad, ["'a'", "object", "class numbers"]),
+        ({"a": x.astype(numpy.uint32)}, bad, ["'a'", "uint32", "convert it to int64"]),
+        ({"a": x.astype(numpy.uint64)}, bad, ["'a'", "uint64", "convert it to int64"]),
+        ({"a": x.astype(numpy.complex64)}, bad, ["'a'", "complex64"]),
+        ({"a": x.astype(numpy.longdouble)}, bad, ["'a'", "convert it to float64"]),
+        ({"a": x.astype("M8[s]")}, bad, ["'a'", "datetime64"]),
+        ({"a": numpy.zeros(3, [("u", "i4")])}, bad, ["'a'", "void", "each field of the structure"]),
+        ({"a": numpy.ma.masked_equal(x, 3)}, bad, ["'a' has masked elements", "filled"]),
+        ({"a": [1, 2, 3]}, bad, ["'a' is of type list", "NumPy array"]),
+        ({"a": ["x", "y"]}, bad, ["'a' is of type list", "'x'"]),
+        ({"a": "text"}, bad, ["'a' is of type str"]), ({"a": 5}, bad, ["'a' is of type int"]),
+        ({"a": None}, bad, ["'a' is of type NoneType"]), ({"a": b"xyz"}, bad, ["'a' is of type bytes"]),
+        ({5: x}, bad, ["expected a str"]), ({"": x}, millrace.InvalidArgumentError, ["''"]),
+        ({"valid": x}, millrace.InvalidArgumentError, ["'valid'", "another name"]),
+        ({"a\\0b": x}, millrace.InvalidArgumentError, ["NUL"]),
+        ({"a": numpy.broadcast_to(numpy.uint8(1), (2, (1 << 31) + 1))}, millrace.InvalidArgumentError,
+         ["2147483649 bytes", "2 GiB"]),
+        ({f"a{i}": x for i in range(1025)}, millrace.InvalidArgumentError, ["1024", "1025"]),
+        (x, bad, ["without names", '{"image": images']), ((images, labels), bad, ["without names"]),
+        ([images, labels], bad, ["without names"])]:
+    refused(lambda: load(data), kind, *parts)
+class Broken:
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("the disk is on fire")
+refused(lambda: load({"a": Broken()}), bad, "'a' is of type Broken", "on fire")
+for classes, parts in [({"x": 3}, ["no array 'x'", "a"]), ({"a": 0}, ["classes['a']"]),
+                       ({"a": []}, ["is empty"]), (5, ["classes=5"]), ({"b": 2}, ["float64 [6]"])]:
+    refused(lambda: millrace.Arrays({"a": x, "b": x * 0.5}, classes=classes),
+            millrace.InvalidArgumentError, *parts)
+refused(lambda: millrace.Arrays(x), bad, "expected a dict")
+# What the server says of the content.
+late = millrace.Arrays({"a": x}, classes={"a": 5})
+refused(load(late).open, millrace.InvalidArgumentError, "memory:a", "row 5", "class 5")
+assert len(load({"x": numpy.arange(3)})) == 1
+assert servers() != []
+""")
+
+    def test_without_numpy(self):
+        """Of buffers, a program needs no NumPy."""
+        result = self.package.run("""
+import array
+one = millrace.Loader({"x": array.array("i", range(100)), "y": memoryview(bytes(200)).cast("B", [100, 2])},
+                      batch_size=10, tensor_type="dlpack")
+got = [list(memoryview(x)) for x, y in one]
+assert got == [list(range(i, i + 10)) for i in range(0, 100, 10)]
+assert "numpy" not in sys.modules
+class Wrapped:
+    def __array__(self):
+        pass
+try:
+    millrace.Loader({"x": Wrapped()}, batch_size=1)
+    raise SystemExit("taken")
+except millrace.ArgumentError as error:
+    assert "install numpy" in str(error), error
+""", numpy=False, **self._environment())
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_without_memory(self):
+        """A limit of the system on memory is an error and not the end of the program."""
+        self._check("""
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+refused(lambda: load(both), millrace.ResourceExhaustedError, "cannot copy the arrays into", "bytes")
+assert memory_files() == []
+import millrace._free_memory as free_memory
+assert 0 < free_memory.estimate() < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 100
+free_memory.estimate = lambda: 1 << 20
+refused(lambda: load(both), millrace.ResourceExhaustedError, "needs 30", "1048576 are free")
+assert memory_files() == []
+""")
+
+    def test_a_control_group_limits_the_memory(self):
+        group = os.path.join(self.run_dir, "groups")
+        inner = os.path.join(group, "job", "step")
+        os.makedirs(inner)
+        for folder, limit, used, cache in ((group, "max", 5, 0), (os.path.dirname(inner), 1000, 400, 50),
+                                           (inner, 5000, 1, 0)):
+            for name, text in (("max", limit), ("current", used), ("stat", f"file {cache}\nshmem 20")):
+                with open(f"{folder}/memory.{name}", "w", encoding="ascii") as file:
+                    file.write(f"{text}\n")
+        self._check("""
+import millrace._free_memory as free_memory
+free_memory._GROUPS = sys.argv[3]
+original = free_memory._text
+free_memory._text = lambda path: "0::/job/step\\n" if path == "/proc/self/cgroup" else original(path)
+assert free_memory.estimate() == 1000 - 400 + 30, free_memory.estimate()
+""", group)
+
+
+if __name__ == "__main__":
+    unittest.main()
