@@ -79,12 +79,13 @@ static PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* named) {
 }
 
 /* All blocks are ours again: the loader is closed and nobody is in Next(). */
-static void DropOffered(Loader* self) {
+static void FreeMemory(Loader* self) {
   while (self->offered != NULL) {
     Block* const block = self->offered;
     self->offered = block->next;
     millrace_block_drop(block);
   }
+  if (self->pool != NULL) millrace_pool_end(self->pool);
 }
 
 static PyObject* Close(Loader* self, PyObject* unused) {
@@ -94,15 +95,18 @@ static PyObject* Close(Loader* self, PyObject* unused) {
   /* Not before: while it closes, Next() has returned and batches are received.
    */
   self->closed = 1;
-  if (!self->in_next) DropOffered(self);
+  if (!self->in_next) FreeMemory(self);
   Py_RETURN_NONE;
 }
 
 static void Dealloc(Loader* self) {
   PyTypeObject* const type = Py_TYPE((PyObject*)self);
-  /* Nobody is in Next(): a caller has a reference. */
+  /* Nobody is in Next(): a caller has a reference. Waits for threads, which takes
+   * seconds while a DNS server does not answer. */
+  Py_BEGIN_ALLOW_THREADS;
   millrace_loader_free(self->loader);
-  DropOffered(self);
+  Py_END_ALLOW_THREADS;
+  FreeMemory(self);
   millrace_pool_free(self->pool);
   const freefunc free_self = (freefunc)PyType_GetSlot(type, Py_tp_free);
   free_self(self);
@@ -354,7 +358,7 @@ static PyObject* Next(Loader* self, PyObject* arguments) {
     self->in_next = 1;
     result = NextBatch(self, names, transform, &received);
     self->in_next = 0;
-    if (self->closed) DropOffered(self);
+    if (self->closed) FreeMemory(self);
   }
   for (Py_ssize_t i = 0; received.views != NULL && i < received.count; ++i) {
     millrace_block_drop(received.views[i].block);

@@ -76,8 +76,8 @@ BlockPool* millrace_pool_new(void) {
   return pool;
 }
 
-void millrace_pool_free(BlockPool* pool) {
-  if (pool == NULL || pool->home != getpid()) return;
+void millrace_pool_end(BlockPool* pool) {
+  if (pool->home != getpid()) return;
   pthread_mutex_lock(&pool->lock);
   Block* list = pool->free_blocks;
   pool->free_blocks = NULL;
@@ -89,6 +89,11 @@ void millrace_pool_free(BlockPool* pool) {
     FreeBlock(list);
     list = next;
   }
+}
+
+void millrace_pool_free(BlockPool* pool) {
+  if (pool == NULL || pool->home != getpid()) return;
+  millrace_pool_end(pool);
   DropPool(pool);
 }
 

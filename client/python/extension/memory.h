@@ -33,6 +33,8 @@ typedef struct Block {
 
 /* NULL: no memory. */
 BlockPool* millrace_pool_new(void);
+/* The pool keeps no block for later any more. */
+void millrace_pool_end(BlockPool* pool);
 /* The pool itself ends with its last block. NULL: no effect. */
 void millrace_pool_free(BlockPool* pool);
 

@@ -283,6 +283,21 @@ time.sleep(1.5)
 assert len(servers()) == 1 and len(list(one)) == 41   # the child has not ended its parent's lease
 """))
 
+    def test_a_child_that_cannot_open_a_loader_does_not_hold_a_lease(self):
+        # gRPC does not work there.
+        self._ends_although_a_child_lives(self._holder("""
+one = loader().open()
+child = os.fork()
+if child == 0:
+    for number in range(2):
+        os.close(number)
+    other = loader()
+    refused(other.open, millrace.FailedPreconditionError, "fork")
+    print(os.getpid(), file=sys.stderr, flush=True)
+    time.sleep(600)
+    os._exit(0)
+"""))
+
     def test_programs_that_are_started_do_not_hold_the_lease(self):
         self._ends_although_a_child_lives(self._holder("""
 import subprocess
@@ -504,6 +519,33 @@ refused(loader(dataset="mine").open, millrace.AlreadyExistsError, "`mine`", "use
         finally:
             holder.kill()
             holder.communicate()
+
+    def test_a_path_with_new_content_is_not_a_part_of_the_old_epoch(self):
+        # Neither for a replay, nor for a server that takes the place of one that has ended.
+        path = os.path.join(self.run_dir, "own.lmdb")
+        self._pack(path, 1)
+        process = self._start("""
+import pickle
+one = loader(window=2)
+it = iter(one)
+next(it)
+assert one.replay(0, 0)
+print("ready", flush=True)
+sys.stdin.readline()
+refused(lambda: one.replay(0, 0), millrace.FailedPreconditionError, "fingerprint")
+os.kill(servers()[0], signal.SIGKILL)
+time.sleep(0.5)
+refused(lambda: list(it), millrace.FailedPreconditionError, "fingerprint")
+pickle.dumps(one)                         # it is not open
+""", uri=f"lmdb:{path}")
+        try:
+            line = process.stdout.readline()
+            self._pack(path, 2)
+            output, errors = process.communicate("\n", timeout=60)
+            self.assertEqual((process.returncode, line), (0, "ready\n"), output + errors)
+        finally:
+            process.kill()
+            process.communicate()
 
     def test_a_file_that_is_changed_while_it_is_read(self):
         path = os.path.join(self.run_dir, "own.lmdb")

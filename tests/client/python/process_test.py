@@ -104,6 +104,106 @@ for number in range(40):
     closing.join()
 """)
 
+    def test_close_while_the_loader_is_made(self):
+        # The other thread finds no native loader yet, so open() has to notice that it was there.
+        self.output_of(_OPEN + """
+import types
+import millrace.loader as module
+from millrace import _millrace
+def make(settings):
+    native = _millrace.Loader(settings)
+    closing = threading.Thread(target=one.close)
+    closing.start()
+    closing.join()
+    return native
+module._millrace = types.SimpleNamespace(**{**vars(_millrace), "Loader": make})
+one = loader()
+try:
+    one.open()
+    raise SystemExit("a closed loader receives batches")
+except millrace.CancelledError as error:
+    assert "closed" in str(error)
+assert one not in module._open_loaders
+""")
+
+    def test_a_closed_loader_keeps_no_memory_of_batches(self):
+        self.output_of(_OPEN + """
+def rss():
+    return [int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('RssAnon')][0]
+one = loader(batch_size=500, window=4, tensor_type="dlpack")
+for batch in one:
+    del batch                                  # 24 MB, and 6 MB as they were received
+before = rss()
+one.close()
+assert before - rss() > 30000, (before, rss())                # KiB
+""")
+
+    def test_another_thread_runs_while_a_loader_is_dropped(self):
+        # The native loader waits for its threads, of which one waits for a name server.
+        self.output_of(_OPEN + """
+native = millrace._millrace.Loader({"endpoint": "some.host:1", "dataset": "d", "batch_size": "1"})
+time.sleep(0.3)
+count, done = 0, False
+def run():
+    global count
+    while not done:
+        count += 1
+        time.sleep(0.001)
+thread = threading.Thread(target=run)
+thread.start()
+time.sleep(0.1)
+before = count
+del native
+ran = count - before
+done = True
+thread.join()
+assert ran > 20, ran
+""", LD_PRELOAD=os.path.abspath("tests/client/python/libslow_dns.so"))
+
+    def test_the_handler_of_a_signal_while_the_loader_is_opened(self):
+        # As one that saves a checkpoint when the machine is taken away.
+        self.server.signal(signal.SIGSTOP)
+        try:
+            self.output_of(_OPEN + """
+server, errors = int(sys.argv[2]), []
+def handle(*_):
+    try:
+        one.state_dict()
+    except millrace.FailedPreconditionError as error:
+        errors.append(str(error))
+    os.kill(server, signal.SIGCONT)
+signal.signal(signal.SIGALRM, handle)
+one = loader(open_timeout=60.0)
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+one.open()
+assert len(errors) == 1 and "handler of a signal" in errors[0], errors
+signal.signal(signal.SIGALRM, lambda *_: states.append(one.state_dict()))
+states = []
+for step, _ in enumerate(one):
+    signal.raise_signal(signal.SIGALRM)
+    assert states[-1]["step"] == step + 1
+""", str(self.server.pid))
+        finally:
+            self.server.signal(signal.SIGCONT)
+
+    def test_counters_while_another_thread_opens_the_loader_again(self):
+        self.output_of(_OPEN + """
+class Racing(millrace.Loader):
+    # Each read of the native loader is the last one before it is given up.
+    @property
+    def _native(self):
+        found, self.there = self.there, None
+        return found
+    @_native.setter
+    def _native(self, native):
+        self.there = native
+one, other = Racing(ENDPOINT, pipeline=SPEC, batch_size=50), loader().open()
+for act in (one.stats, one.where_the_time_went):
+    assert act() in ({}, "the loader is not open")
+    one._native = other._native
+    assert act()
+""")
+
     def test_two_threads_in_one_loader_are_refused(self):
         self.output_of(_OPEN + """
 one = loader(window=2)
@@ -183,6 +283,35 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 assert sum(1 for _ in it) == 40                   # the parent goes on
 """)
+
+    def test_a_child_that_is_forked_while_the_loader_is_opened(self):
+        # The thread that opens the loader, and holds its lock, is not in the child.
+        self.server.signal(signal.SIGSTOP)
+        try:
+            self.output_of(_OPEN + """
+one = loader(open_timeout=60.0)
+thread = threading.Thread(target=one.open)
+thread.start()
+while one._native is None:
+    time.sleep(0.01)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    for act in (lambda: len(one), one.open, one.state_dict, lambda: next(iter(one))):
+        try:
+            act()
+            os._exit(1)
+        except millrace.FailedPreconditionError as error:
+            if "fork" not in str(error):
+                os._exit(2)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+os.kill(int(sys.argv[2]), signal.SIGCONT)
+thread.join()
+assert len(one) == 41
+""", str(self.server.pid))
+        finally:
+            self.server.signal(signal.SIGCONT)
 
     def test_a_spawned_child_opens_a_pickled_loader(self):
         path = os.path.join(self.work, "spawned.py")
