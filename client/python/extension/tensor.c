@@ -232,6 +232,12 @@ static void DestroyCapsule(PyObject* capsule) {
 }
 
 static PyObject* NewCapsule(Tensor* self, int versioned) {
+  if (self->view.block->release != NULL) {
+    /* A consumer may free it without the interpreter's lock. */
+    PyErr_SetString(PyExc_BufferError,
+                    "the memory is the program's: view the object of memory()");
+    return NULL;
+  }
   Export* const held = calloc(1, sizeof(Export));
   if (held == NULL) return PyErr_NoMemory();
   const Element* const element = &elements[self->view.dtype];
@@ -268,6 +274,14 @@ static PyObject* NewCapsule(Tensor* self, int versioned) {
 
 static PyObject* Capsule(Tensor* self, PyObject* unused) {
   return NewCapsule(self, 0);
+}
+
+static PyObject* Memory(Tensor* self, PyObject* unused) {
+  const Block* const block = self->view.block;
+  if (block->release == NULL) Py_RETURN_NONE;
+  const char* const data = self->view.data;
+  return Py_BuildValue("(On)", (PyObject*)block->owner,
+                       (Py_ssize_t)(data - (const char*)block->data));
 }
 
 /* Reads (first, second). 0: an exception is set. */
@@ -338,6 +352,10 @@ static PyMethodDef methods[] = {
      "(1, 0): host memory."},
     {"capsule", (PyCFunction)Capsule, METH_NOARGS,
      "An unversioned DLPack capsule."},
+    {"memory", (PyCFunction)Memory, METH_NOARGS,
+     "(object, offset): memory of the program, as its function `allocate` has "
+     "returned it, and\nwhere in it the tensor begins, in bytes. None: the "
+     "memory is the loader's."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef attributes[] = {

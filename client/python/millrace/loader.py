@@ -19,8 +19,8 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import (_convert, _millrace, _pipeline, _preview, _ranks, _refused, _settings, _state,
-                      _values)
+from millrace import (_convert, _millrace, _pinned, _pipeline, _preview, _ranks, _refused, _settings,
+                      _state, _values)
 from millrace._position import Position, Progress
 from millrace.errors import (CancelledError, Error, FailedPreconditionError, InternalError,
                              InvalidArgumentError, NotFoundError)
@@ -130,6 +130,9 @@ class Loader:
       names: with output="dict", other names for fields: {"image": "pixel_values"}.
       tensor_type: "torch", "numpy", or "dlpack" for millrace.Tensor, which JAX, CuPy and others take.
         None: torch when the program has imported torch before the first batch, else NumPy.
+      pin_memory: True: the tensors lie in page-locked memory of torch, so that
+        `.to("cuda", non_blocking=True)` copies while the program goes on. None: in programs that use
+        CUDA, when the first batch is taken or later. False: never.
       apply_device_transform: compute what the pipeline leaves to the client, normalisation and
         casts, and show normalised images as [rows, C, H, W] (their memory stays [rows, H, W, C],
         torch's channels_last; images that are not normalised have this shape, too). False: tensors
@@ -165,7 +168,8 @@ class Loader:
                  rank: int | None = None, world_size: int | None = None,
                  fields: Iterable[str] | None = None, output: str = "tuple",
                  names: Mapping[str, str] | None = None,
-                 tensor_type: str | None = None, apply_device_transform: bool = True,
+                 tensor_type: str | None = None, pin_memory: bool | None = None,
+                 apply_device_transform: bool = True,
                  compression: str | None = None, window: int | None = None,
                  window_bytes: int | None = None, same_host: str | None = None,
                  verify_payload: bool | None = None, open_timeout: float | None = None,
@@ -181,7 +185,7 @@ class Loader:
             arguments[name] = _values.optional_whole_number(name, arguments[name], 1)
         for name in ("rank", "seed", "window"):
             arguments[name] = _values.optional_whole_number(name, arguments[name], 0)
-        for name in ("shuffle", "drop_last", "verify_payload"):
+        for name in ("shuffle", "drop_last", "verify_payload", "pin_memory"):
             _values.optional_flag(name, arguments[name])
         for name in ("apply_device_transform", "pad_last"):
             _values.flag(name, arguments[name])
@@ -207,6 +211,7 @@ class Loader:
         self._transform = apply_device_transform
         self._pipeline = arguments["pipeline"] = _pipeline.resolve(pipeline)
         self._local = self._pipeline.local_for(tensor_type, apply_device_transform)
+        self._pinning = _pinned.Pinning(pin_memory, tensor_type, self._local)
         ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened
         if rank is not None or world_size is not None:
             ranks = _ranks.find(arguments["rank"], arguments["world_size"])
@@ -348,6 +353,7 @@ class Loader:
             settings.update(expected_plan_hash=self._expected.plan_hash,
                             expected_fingerprint=self._expected.fingerprint)
         tensor_type, convert = _convert.choose(self._arguments["tensor_type"])
+        self._pinning.opened(tensor_type)
         if self._data is not None:
             settings.update(self._data.open(self))
         try:
@@ -549,7 +555,7 @@ class Loader:
                 native.seek(*wanted)
                 self._restart = False
             self._native_next = None  # until the batch is here
-            received = native.next(plan.names, self._transform)
+            received = native.next(plan.names, self._transform, self._pinning.allocate())
             if received is not None and received[:2] == wanted:
                 return received
             # Ctrl-C between the return of a call and its result has lost a batch.

@@ -83,7 +83,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         order = SequentialOrder(served) if arguments["shuffle"] is False else ShuffledOrder(served)
         # In the dict, past torch's __setattr__: Fabric copies it, and rebuilders look into it.
         self.__dict__["sampler"] = order
-        for name in ("batch_size", "drop_last"):
+        for name in ("batch_size", "drop_last", "pin_memory"):
             if arguments[name] is not None:
                 self.__dict__[name] = arguments[name]
 

@@ -510,12 +510,13 @@ class Arguments(Case):
         ("collate_fn=len", TypeError, "fields="),
         ("sampler=[1]", TypeError, "shuffle="),
         ("batch_sampler=[1]", TypeError, "batch_size="),
-        ("pin_memory=True", TypeError, "pin_memory"),
+        ("pin_memory='yes'", TypeError, "pin_memory='yes'"),
+        ("pin_memory=True, tensor_type='numpy'", ValueError, "tensor_type=\"torch\""),
         ("worker_init_fn=len", TypeError, "seed="),
         ("generator=1", TypeError, "seed="),
         ("prefetch_factor=2", TypeError, "window="),
         ("persistent_workers=True", TypeError, "worker"),
-        ("device='cuda'", TypeError, ".to(device)"),
+        ("device='cuda'", TypeError, ".to(\"cuda\", non_blocking=True)"),
         ("shufle=True", TypeError, "did you mean shuffle"),
         ("frobnicate=1", TypeError, "frobnicate"),
         ("pad_last=1", TypeError, "pad_last=1"),
@@ -543,6 +544,7 @@ class Arguments(Case):
         ("fields=['nothing']", "millrace.Error", "nothing"),
         ("output='dict', names={'nothing': 'x'}", "millrace.NotFoundError", "nothing"),
         ("pipeline='no_such_preset', dataset='d'", "millrace.NotFoundError", "no_such_preset"),
+        ("pin_memory=True", "millrace.InvalidArgumentError", "type 'numpy'"),
     )
 
     def _check(self, refused, act):

@@ -1,4 +1,5 @@
-/* Preloaded, stands in for a name server that does not answer for two seconds. */
+/* Preloaded, stands in for a name server that does not answer for two seconds.
+ */
 #include <netdb.h>
 #include <unistd.h>
 
