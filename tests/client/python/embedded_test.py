@@ -103,9 +103,9 @@ class Embedded(unittest.TestCase):
         return self.package.start(_BEGIN + code, uri or self.uri, dataset.SPEC, *arguments,
                                   **self._environment(**changed))
 
-    def _output_of(self, code, *arguments, uri=None, **changed):
+    def _output_of(self, code, *arguments, uri=None, timeout=120, **changed):
         result = self.package.run(_BEGIN + code, uri or self.uri, dataset.SPEC, *arguments,
-                                  **self._environment(**changed))
+                                  timeout=timeout, **self._environment(**changed))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 
@@ -327,7 +327,7 @@ await_no_more_than(before, loaders=int(sys.argv[3]))
 assert len(servers()) == 1
 with open(f"/proc/{servers()[0]}/status") as file:
     print([line for line in file if line.startswith(("RssAnon", "RssShmem", "Threads"))])
-""", loaders, MALLOC_ARENA_MAX="1")
+""", loaders, timeout=120 + int(loaders), MALLOC_ARENA_MAX="1")
 
     def _shared_memory_of(self, pids):
         """The numbers of the inodes of memory that these processes map or have open."""

@@ -399,7 +399,7 @@ before = figures()
 for number in range(int(sys.argv[2])):
     use(number)
 await_no_more_than(before, loaders=int(sys.argv[2]))
-""", loaders, timeout=280, MALLOC_ARENA_MAX="1")  # malloc's heaps of many threads grow for long
+""", loaders, timeout=280 + int(loaders), MALLOC_ARENA_MAX="1")  # malloc's heaps of many threads grow for long
 
     def test_memory_of_batches_is_used_again(self):
         # New memory would take 600 page faults for the images of each batch.
