@@ -3,7 +3,13 @@
  *
  * Memory: the loader receives into blocks of its pool (memory = "offered" of
  * millrace.h), and a tensor keeps its block. A program may therefore keep any
- * number of batches; each costs its memory and delays nothing. */
+ * number of batches; each costs its memory and delays nothing.
+ *
+ * Or into memory of the program, such as page-locked memory of torch: Next() is
+ * given a function that allocates it. All tensors then lie in such memory, also
+ * the batch when a tensor views it. Each block of the program is filled once.
+ * Its object is released under the interpreter's lock: only Next(), close,
+ * dealloc and _millrace.Tensor drop references of such blocks. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +30,24 @@ typedef struct {
   /* Blocks that the loader has. Changed by the thread in Next(), and without
    * one, by close. */
   Block* offered;
-  int in_next; /* 0 or 1 */
-  int closed;  /* the blocks are ours again */
+  /* Blocks of the program that the loader can use soon, and a block that it
+   * could not take. As `offered`. */
+  Block* stock;
+  int views_batches; /* tensors view batches; only with memory of the program */
+  int in_next;       /* 0 or 1 */
+  int closed;        /* the blocks are ours again */
 } Loader;
+
+static void Push(Block** list, Block* block) {
+  block->next = *list;
+  *list = block;
+}
+
+static Block* Pop(Block** list) {
+  Block* const block = *list;
+  if (block != NULL) *list = block->next;
+  return block;
+}
 
 /* ---- Opening and closing --------------------------------------------------
  */
@@ -79,12 +100,11 @@ static PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* named) {
 }
 
 /* All blocks are ours again: the loader is closed and nobody is in Next(). */
-static void DropOffered(Loader* self) {
-  while (self->offered != NULL) {
-    Block* const block = self->offered;
-    self->offered = block->next;
-    millrace_block_drop(block);
-  }
+static void FreeMemory(Loader* self) {
+  Block* block;
+  while ((block = Pop(&self->offered)) != NULL) millrace_block_drop(block);
+  while ((block = Pop(&self->stock)) != NULL) millrace_block_drop(block);
+  if (self->pool != NULL) millrace_pool_end(self->pool);
 }
 
 static PyObject* Close(Loader* self, PyObject* unused) {
@@ -94,15 +114,18 @@ static PyObject* Close(Loader* self, PyObject* unused) {
   /* Not before: while it closes, Next() has returned and batches are received.
    */
   self->closed = 1;
-  if (!self->in_next) DropOffered(self);
+  if (!self->in_next) FreeMemory(self);
   Py_RETURN_NONE;
 }
 
 static void Dealloc(Loader* self) {
   PyTypeObject* const type = Py_TYPE((PyObject*)self);
-  /* Nobody is in Next(): a caller has a reference. */
+  /* Nobody is in Next(): a caller has a reference. Waits for threads, which
+   * takes seconds while a DNS server does not answer. */
+  Py_BEGIN_ALLOW_THREADS;
   millrace_loader_free(self->loader);
-  DropOffered(self);
+  Py_END_ALLOW_THREADS;
+  FreeMemory(self);
   millrace_pool_free(self->pool);
   const freefunc free_self = (freefunc)PyType_GetSlot(type, Py_tp_free);
   free_self(self);
@@ -131,18 +154,29 @@ static PyObject* WaitOpen(Loader* self, PyObject* unused) {
 /* ---- Batches
  * ------------------------------------------------------------------- */
 
+/* A tensor that the program wants. */
+typedef struct {
+  const char* name;
+  size_t index;         /* in the batch */
+  millrace_tensor sent; /* as the server sent it, in the memory of the batch */
+  TensorView view;      /* what the program gets */
+} Field;
+
 /* What Next() gets without the interpreter's lock. */
 typedef struct {
   Py_ssize_t count;
-  const char** names;
-  TensorView* views;
+  Field* fields;
+  int transform;
+  millrace_batch* batch; /* NULL: none, or done with it */
+  Block* block;          /* that the batch lies in */
   millrace_batch_info info;
 } Received;
 
 /* Errors of this file, which the C interface did not report. */
 typedef enum { kFine, kReported, kNotReady, kNoMemory, kTooManyDims } Outcome;
 
-/* Gives the loader the blocks that it can use now. */
+/* Gives the loader the blocks that it can use now: those of the program first.
+ */
 static Outcome OfferBlocks(Loader* self, millrace_error** error) {
   uint32_t wanted = 0;
   if (millrace_loader_wanted(self->loader, &wanted, error) !=
@@ -150,20 +184,21 @@ static Outcome OfferBlocks(Loader* self, millrace_error** error) {
     return kReported;
   }
   for (; wanted > 0; --wanted) {
-    Block* const block = millrace_pool_take(self->pool, self->batch_bytes);
+    Block* block = Pop(&self->stock);
+    if (block == NULL)
+      block = millrace_pool_take(self->pool, self->batch_bytes);
     if (block == NULL) return kNoMemory;
     const millrace_status status = millrace_loader_offer(
         self->loader, block->data, self->batch_bytes, error);
     if (status != MILLRACE_STATUS_OK) {
-      millrace_block_drop(block);
+      Push(&self->stock, block);
       if (status != MILLRACE_STATUS_RESOURCE_EXHAUSTED) return kReported;
       /* The window has become smaller meanwhile. */
       millrace_error_free(*error);
       *error = NULL;
       return kFine;
     }
-    block->next = self->offered;
-    self->offered = block;
+    Push(&self->offered, block);
   }
   return kFine;
 }
@@ -172,9 +207,7 @@ static Outcome OfferBlocks(Loader* self, millrace_error** error) {
 static Block* TakeOffered(Loader* self, const void* data) {
   Block** place = &self->offered;
   while (*place != NULL && (*place)->data != data) place = &(*place)->next;
-  Block* const block = *place;
-  if (block != NULL) *place = block->next;
-  return block;
+  return Pop(place);
 }
 
 static void RowMajorStrides(TensorView* view) {
@@ -198,83 +231,194 @@ static void PermuteChannelsFirst(TensorView* view) {
   view->strides[1] = stride;
 }
 
-/* One tensor of the batch that lies in `block`. */
-static Outcome ViewTensor(Loader* self, const millrace_batch* batch,
-                          Block* block, const char* name, int transform,
-                          TensorView* view, millrace_error** error) {
-  size_t index = 0;
-  millrace_tensor tensor = {.struct_size = sizeof(tensor)};
-  if (millrace_batch_find_tensor(batch, name, &index, error) !=
+static Outcome FindField(const millrace_batch* batch, Field* field,
+                         millrace_error** error) {
+  millrace_tensor* const sent = &field->sent;
+  sent->struct_size = sizeof(*sent);
+  if (millrace_batch_find_tensor(batch, field->name, &field->index, error) !=
           MILLRACE_STATUS_OK ||
-      millrace_batch_get_tensor(batch, index, &tensor, error) !=
+      millrace_batch_get_tensor(batch, field->index, sent, error) !=
           MILLRACE_STATUS_OK) {
     return kReported;
   }
-  if (tensor.dims > kMaxDims || ElementBytesOf(tensor.dtype) == 0) {
+  if (sent->dims > kMaxDims || ElementBytesOf(sent->dtype) == 0) {
     return kTooManyDims;
   }
-  view->dims = tensor.dims;
-  view->dtype = tensor.dtype;
-  memcpy(view->shape, tensor.shape, sizeof(int64_t) * (size_t)tensor.dims);
-  memcpy(view->strides, tensor.strides, sizeof(int64_t) * (size_t)tensor.dims);
-  view->data = tensor.data;
-  if (transform && tensor.cast_dtype != MILLRACE_DTYPE_NONE) {
-    view->block = millrace_pool_take(self->pool, tensor.cast_bytes);
-    if (view->block == NULL) return kNoMemory;
-    view->dtype = tensor.cast_dtype;
-    view->data = view->block->data;
-    if (millrace_batch_cast(batch, index, view->data, tensor.cast_bytes,
-                            error) != MILLRACE_STATUS_OK) {
-      return kReported;
-    }
-    RowMajorStrides(view);
-  } else if (tensor.bytes <= kMaxSmallBytes) {
-    view->block = millrace_pool_take(self->pool, tensor.bytes);
-    if (view->block == NULL) return kNoMemory;
-    view->data = view->block->data;
-    memcpy(view->data, tensor.data, tensor.bytes);
-    RowMajorStrides(view);
-  } else {
-    view->block = millrace_block_keep(block);
-  }
-  if (transform && tensor.channels_first_view) PermuteChannelsFirst(view);
+  TensorView* const view = &field->view;
+  view->dims = sent->dims;
+  view->dtype = sent->dtype;
+  view->data = sent->data;
+  memcpy(view->shape, sent->shape, sizeof(int64_t) * (size_t)sent->dims);
+  memcpy(view->strides, sent->strides, sizeof(int64_t) * (size_t)sent->dims);
   return kFine;
 }
 
 /* Waits for one slice. */
-static Outcome Receive(Loader* self, int transform, Received* received,
+static Outcome Receive(Loader* self, Received* received,
                        millrace_status* status, millrace_error** error) {
   Outcome outcome = OfferBlocks(self, error);
   if (outcome != kFine) return outcome;
-  millrace_batch* batch = NULL;
-  *status = millrace_loader_next(self->loader, kSliceMs, &batch, error);
+  *status =
+      millrace_loader_next(self->loader, kSliceMs, &received->batch, error);
   if (*status == MILLRACE_STATUS_NOT_READY) return kNotReady;
   if (*status != MILLRACE_STATUS_OK) return kReported;
   received->info.struct_size = sizeof(received->info);
-  outcome = millrace_batch_get_info(batch, &received->info, error) ==
-                    MILLRACE_STATUS_OK
-                ? kFine
-                : kReported;
-  if (outcome == kFine) {
-    Block* const block = TakeOffered(self, received->info.data);
-    for (Py_ssize_t i = 0; i < received->count && outcome == kFine; ++i) {
-      outcome = ViewTensor(self, batch, block, received->names[i], transform,
-                           &received->views[i], error);
-    }
-    millrace_block_drop(block);
+  if (millrace_batch_get_info(received->batch, &received->info, error) !=
+      MILLRACE_STATUS_OK) {
+    return kReported;
   }
-  millrace_batch_free(batch);
+  received->block = TakeOffered(self, received->info.data);
+  for (Py_ssize_t i = 0; i < received->count && outcome == kFine; ++i) {
+    outcome = FindField(received->batch, &received->fields[i], error);
+  }
   return outcome;
 }
+
+static int IsComputed(const Received* received, const Field* field) {
+  return received->transform && field->sent.cast_dtype != MILLRACE_DTYPE_NONE;
+}
+
+/* Whether the tensor does not need memory of its own. */
+static int MayViewBatch(const Received* received, const Field* field) {
+  return !IsComputed(received, field) && field->sent.bytes > kMaxSmallBytes;
+}
+
+static uint64_t OwnBytes(const Received* received, const Field* field) {
+  return IsComputed(received, field) ? field->sent.cast_bytes
+                                     : field->sent.bytes;
+}
+
+/* Memory of the pool for the tensors that need some of their own. */
+static Outcome TakeMemory(Loader* self, Received* received) {
+  for (Py_ssize_t i = 0; i < received->count; ++i) {
+    Field* const field = &received->fields[i];
+    if (MayViewBatch(received, field)) continue;
+    field->view.block =
+        millrace_pool_take(self->pool, OwnBytes(received, field));
+    if (field->view.block == NULL) return kNoMemory;
+  }
+  return kFine;
+}
+
+/* Computes the tensors that have memory of their own; the others view the
+ * batch. */
+static Outcome FillFields(Received* received, millrace_error** error) {
+  for (Py_ssize_t i = 0; i < received->count; ++i) {
+    Field* const field = &received->fields[i];
+    TensorView* const view = &field->view;
+    if (view->block == NULL) {
+      view->block = millrace_block_keep(received->block);
+    } else {
+      view->data = view->block->data;
+      if (!IsComputed(received, field)) {
+        memcpy(view->data, field->sent.data, field->sent.bytes);
+      } else if (millrace_batch_cast(received->batch, field->index, view->data,
+                                     field->sent.cast_bytes,
+                                     error) != MILLRACE_STATUS_OK) {
+        return kReported;
+      } else {
+        view->dtype = field->sent.cast_dtype;
+      }
+      RowMajorStrides(view);
+    }
+    if (received->transform && field->sent.channels_first_view) {
+      PermuteChannelsFirst(view);
+    }
+  }
+  return kFine;
+}
+
+/* Leaves the views. Without the interpreter's lock, except for a block of the
+ * program. */
+static void DropBatch(Received* received) {
+  millrace_batch_free(received->batch);
+  received->batch = NULL;
+  if (received->block == NULL || received->block->release != NULL) return;
+  millrace_block_drop(received->block);
+  received->block = NULL;
+}
+
+/* ---- Memory of the program
+ * -------------------------------------------------------- */
+
+static void ReleaseObject(void* object) { Py_DecRef(object); }
+
+/* A block of the program: allocate(bytes) returns an object that has memory,
+ * and its address. Of the pool when it returns None. NULL: an exception is set.
+ */
+static Block* NewBlock(Loader* self, PyObject* allocate, uint64_t bytes) {
+  PyObject* const result =
+      PyObject_CallFunction(allocate, "K", (unsigned long long)bytes);
+  if (result == NULL) return NULL;
+  Block* block = NULL;
+  PyObject* owner = NULL;
+  unsigned long long address = 0;
+  if (result == Py_None) {
+    block = millrace_pool_take(self->pool, bytes);
+    if (block == NULL) PyErr_NoMemory();
+  } else if (!PyTuple_Check(result)) {
+    PyErr_SetString(PyExc_TypeError, "allocate: expected (object, address)");
+  } else if (PyArg_ParseTuple(result, "OK:allocate", &owner, &address)) {
+    block = millrace_pool_adopt(self->pool, (void*)(uintptr_t)address, bytes,
+                                owner, ReleaseObject);
+    if (block == NULL) {
+      PyErr_NoMemory();
+    } else {
+      Py_INCREF(owner); /* the block's */
+    }
+  }
+  Py_DECREF(result);
+  return block;
+}
+
+/* Blocks of the program for the next batches. 0: an exception is set. */
+static int StockUp(Loader* self, PyObject* allocate) {
+  uint32_t wanted = 0;
+  millrace_error* error = NULL;
+  if (millrace_loader_wanted(self->loader, &wanted, &error) !=
+      MILLRACE_STATUS_OK) {
+    RaiseError(error);
+    return 0;
+  }
+  for (const Block* block = self->stock; block != NULL && wanted > 0;
+       block = block->next) {
+    --wanted;
+  }
+  for (; wanted > 0; --wanted) {
+    Block* const block = NewBlock(self, allocate, self->batch_bytes);
+    if (block == NULL) return 0;
+    Push(&self->stock, block);
+  }
+  return 1;
+}
+
+/* Memory of the program for all tensors but those that view a batch in memory
+ * of the program. 0: an exception is set. */
+static int AllocateMemory(Loader* self, Received* received,
+                          PyObject* allocate) {
+  for (Py_ssize_t i = 0; i < received->count; ++i) {
+    Field* const field = &received->fields[i];
+    if (MayViewBatch(received, field)) {
+      self->views_batches = 1;
+      if (received->block->release != NULL) continue;
+    }
+    field->view.block = NewBlock(self, allocate, OwnBytes(received, field));
+    if (field->view.block == NULL) return 0;
+  }
+  return 1;
+}
+
+/* ---- Next
+ * ------------------------------------------------------------------------- */
 
 /* Takes the views over. */
 static PyObject* TupleOfTensors(PyObject* names, Received* received) {
   PyObject* const tensors = PyTuple_New(received->count);
   int failed = tensors == NULL;
   for (Py_ssize_t i = 0; i < received->count && !failed; ++i) {
-    PyObject* const tensor =
-        NewTensor(PyTuple_GetItem(names, i), &received->views[i]);
-    received->views[i].block = NULL;
+    TensorView* const view = &received->fields[i].view;
+    PyObject* const tensor = NewTensor(PyTuple_GetItem(names, i), view);
+    view->block = NULL;
     failed = tensor == NULL || PyTuple_SetItem(tensors, i, tensor) < 0;
   }
   if (!failed) return tensors;
@@ -293,15 +437,31 @@ static PyObject* RaiseOutcome(Outcome outcome, millrace_error* error) {
   return RaiseStatus("UNIMPLEMENTED", message, "{}");
 }
 
-static PyObject* NextBatch(Loader* self, PyObject* names, int transform,
+/* `allocate`: NULL when the memory is the loader's. */
+static PyObject* NextBatch(Loader* self, PyObject* names, PyObject* allocate,
                            Received* received) {
   while (1) {
     millrace_status status = MILLRACE_STATUS_OK;
     millrace_error* error = NULL;
     Outcome outcome;
+    if (allocate != NULL && self->views_batches && !StockUp(self, allocate)) {
+      return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS;
-    outcome = Receive(self, transform, received, &status, &error);
+    outcome = Receive(self, received, &status, &error);
+    if (outcome == kFine && allocate == NULL) {
+      outcome = TakeMemory(self, received);
+      if (outcome == kFine) outcome = FillFields(received, &error);
+      DropBatch(received);
+    }
     Py_END_ALLOW_THREADS;
+    if (outcome == kFine && allocate != NULL) {
+      if (!AllocateMemory(self, received, allocate)) return NULL;
+      Py_BEGIN_ALLOW_THREADS;
+      outcome = FillFields(received, &error);
+      DropBatch(received);
+      Py_END_ALLOW_THREADS;
+    }
     if (outcome == kFine) break;
     if (status == MILLRACE_STATUS_OUT_OF_RANGE) {
       millrace_error_free(error);
@@ -322,9 +482,10 @@ static PyObject* NextBatch(Loader* self, PyObject* names, int transform,
 
 static PyObject* Next(Loader* self, PyObject* arguments) {
   PyObject* names = NULL;
-  int transform = 1;
-  if (!PyArg_ParseTuple(arguments, "O!p:next", &PyTuple_Type, &names,
-                        &transform)) {
+  Received received = {.transform = 1};
+  PyObject* allocate = Py_None;
+  if (!PyArg_ParseTuple(arguments, "O!p|O:next", &PyTuple_Type, &names,
+                        &received.transform, &allocate)) {
     return NULL;
   }
   if (self->batch_bytes == 0) {
@@ -338,29 +499,29 @@ static PyObject* Next(Loader* self, PyObject* arguments) {
         "time takes batches",
         "{}");
   }
-  Received received = {.count = PyTuple_Size(names)};
-  const size_t places = (size_t)received.count + 1;
-  received.names = calloc(places, sizeof(*received.names));
-  received.views = calloc(places, sizeof(*received.views));
+  received.count = PyTuple_Size(names);
+  received.fields = calloc((size_t)received.count + 1, sizeof(Field));
+  if (received.fields == NULL) return PyErr_NoMemory();
   PyObject* result = NULL;
-  int ready = received.names != NULL && received.views != NULL;
-  if (!ready) PyErr_NoMemory();
+  int ready = 1;
   for (Py_ssize_t i = 0; i < received.count && ready; ++i) {
-    received.names[i] =
+    received.fields[i].name =
         PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
-    ready = received.names[i] != NULL;
+    ready = received.fields[i].name != NULL;
   }
   if (ready) {
     self->in_next = 1;
-    result = NextBatch(self, names, transform, &received);
+    result = NextBatch(self, names, allocate == Py_None ? NULL : allocate,
+                       &received);
     self->in_next = 0;
-    if (self->closed) DropOffered(self);
+    if (self->closed) FreeMemory(self);
   }
-  for (Py_ssize_t i = 0; received.views != NULL && i < received.count; ++i) {
-    millrace_block_drop(received.views[i].block);
+  for (Py_ssize_t i = 0; i < received.count; ++i) {
+    millrace_block_drop(received.fields[i].view.block);
   }
-  free(received.names);
-  free(received.views);
+  DropBatch(&received);
+  millrace_block_drop(received.block);
+  free(received.fields);
   return result;
 }
 
@@ -442,10 +603,11 @@ static PyMethodDef methods[] = {
     {"wait_open", (PyCFunction)WaitOpen, METH_NOARGS,
      "Waits until the loader is open; returns the plan as JSON."},
     {"next", (PyCFunction)Next, METH_VARARGS,
-     "next(names, transform): the next batch, (epoch, step, rows, local_valid, "
-     "global_valid,\ntensors); None after the last epoch. transform: compute "
-     "what the pipeline leaves to the\nclient, and show images as [rows, C, H, "
-     "W]."},
+     "next(names, transform, allocate): the next batch, (epoch, step, rows, "
+     "local_valid,\nglobal_valid, tensors); None after the last epoch. "
+     "transform: compute what the pipeline\nleaves to the client, and show "
+     "images as [rows, C, H, W]. allocate: None, or a function that\nreturns "
+     "memory for the tensors, (object, address) for a number of bytes."},
     {"seek", (PyCFunction)Seek, METH_VARARGS,
      "seek(epoch, step): continues at this position."},
     {"position", (PyCFunction)Position, METH_NOARGS,

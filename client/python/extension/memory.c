@@ -62,7 +62,11 @@ static void FreeData(void* data, uint64_t bytes) {
 
 static void FreeBlock(Block* block) {
   BlockPool* const pool = block->pool;
-  FreeData(block->data, block->bytes);
+  if (block->release != NULL) {
+    block->release(block->owner);
+  } else {
+    FreeData(block->data, block->bytes);
+  }
   free(block);
   DropPool(pool);
 }
@@ -76,8 +80,8 @@ BlockPool* millrace_pool_new(void) {
   return pool;
 }
 
-void millrace_pool_free(BlockPool* pool) {
-  if (pool == NULL || pool->home != getpid()) return;
+void millrace_pool_end(BlockPool* pool) {
+  if (pool->home != getpid()) return;
   pthread_mutex_lock(&pool->lock);
   Block* list = pool->free_blocks;
   pool->free_blocks = NULL;
@@ -89,6 +93,11 @@ void millrace_pool_free(BlockPool* pool) {
     FreeBlock(list);
     list = next;
   }
+}
+
+void millrace_pool_free(BlockPool* pool) {
+  if (pool == NULL || pool->home != getpid()) return;
+  millrace_pool_end(pool);
   DropPool(pool);
 }
 
@@ -128,6 +137,20 @@ Block* millrace_pool_take(BlockPool* pool, uint64_t bytes) {
   return block;
 }
 
+Block* millrace_pool_adopt(BlockPool* pool, void* data, uint64_t bytes,
+                           void* owner, void (*release)(void* owner)) {
+  Block* const block = calloc(1, sizeof(Block));
+  if (block == NULL) return NULL;
+  block->data = data;
+  block->bytes = bytes;
+  block->owner = owner;
+  block->release = release;
+  block->pool = pool;
+  atomic_fetch_add(&pool->references, 1);
+  atomic_store(&block->references, 1);
+  return block;
+}
+
 Block* millrace_block_keep(Block* block) {
   atomic_fetch_add(&block->references, 1);
   return block;
@@ -137,6 +160,10 @@ void millrace_block_drop(Block* block) {
   if (block == NULL || block->pool->home != getpid()) return;
   if (atomic_fetch_sub(&block->references, 1) != 1) return;
   BlockPool* const pool = block->pool;
+  if (block->release != NULL) {
+    FreeBlock(block);
+    return;
+  }
   pthread_mutex_lock(&pool->lock);
   const int keep =
       block->bytes >= kMinMapped && !pool->ended && pool->free_count < kMaxFree;

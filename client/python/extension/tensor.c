@@ -130,13 +130,30 @@ static PyObject* Repr(Tensor* self) {
 /* ---- The buffer protocol ----------------------------------------------------
  */
 
-static int IsRowMajor(const Tensor* self) {
+/* Whether the elements follow each other without gaps: along the last dimension
+ * first (row-major), or along the first one. */
+static int IsInOrder(const Tensor* self, int row_major) {
+  const int dims = self->view.dims;
   int64_t stride = elements[self->view.dtype].bytes;
-  for (int i = self->view.dims - 1; i >= 0; --i) {
-    if (self->shape[i] != 1 && self->strides[i] != stride) return 0;
-    stride *= self->shape[i];
+  for (int i = 0; i < dims; ++i) {
+    const int dim = row_major ? dims - 1 - i : i;
+    if (self->shape[dim] != 1 && self->strides[dim] != stride) return 0;
+    stride *= self->shape[dim];
   }
   return 1;
+}
+
+/* Whether the memory has the order that a consumer asks for. */
+static int Fits(const Tensor* self, int flags) {
+  if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES ||
+      (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS) {
+    return IsInOrder(self, 1);
+  }
+  if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS) {
+    return IsInOrder(self, 0);
+  }
+  return (flags & PyBUF_ANY_CONTIGUOUS) != PyBUF_ANY_CONTIGUOUS ||
+         IsInOrder(self, 1) || IsInOrder(self, 0);
 }
 
 static int GetBuffer(Tensor* self, Py_buffer* buffer, int flags) {
@@ -150,14 +167,11 @@ static int GetBuffer(Tensor* self, Py_buffer* buffer, int flags) {
                  self->name, element->name);
     return -1;
   }
-  const int wants_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
-  const int wants_rows = !wants_strides ||
-                         (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
-                         (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS;
-  if (wants_rows && !IsRowMajor(self)) {
+  if (!Fits(self, flags)) {
     PyErr_Format(PyExc_BufferError,
-                 "tensor %R is not in row-major order, and the consumer takes "
-                 "no strides",
+                 "the elements of tensor %R are not in the order that the "
+                 "consumer asks for: give it a copy that is, for example "
+                 "numpy.ascontiguousarray(tensor)",
                  self->name);
     return -1;
   }
@@ -168,7 +182,8 @@ static int GetBuffer(Tensor* self, Py_buffer* buffer, int flags) {
   buffer->ndim = self->view.dims;
   buffer->format = (flags & PyBUF_FORMAT) ? (char*)element->format : NULL;
   buffer->shape = (flags & PyBUF_ND) ? self->shape : NULL;
-  buffer->strides = wants_strides ? self->strides : NULL;
+  buffer->strides =
+      (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides : NULL;
   buffer->suboffsets = NULL;
   buffer->internal = NULL;
   buffer->obj = (PyObject*)self;
@@ -217,6 +232,12 @@ static void DestroyCapsule(PyObject* capsule) {
 }
 
 static PyObject* NewCapsule(Tensor* self, int versioned) {
+  if (self->view.block->release != NULL) {
+    /* A consumer may free it without the interpreter's lock. */
+    PyErr_SetString(PyExc_BufferError,
+                    "the memory is the program's: view the object of memory()");
+    return NULL;
+  }
   Export* const held = calloc(1, sizeof(Export));
   if (held == NULL) return PyErr_NoMemory();
   const Element* const element = &elements[self->view.dtype];
@@ -253,6 +274,14 @@ static PyObject* NewCapsule(Tensor* self, int versioned) {
 
 static PyObject* Capsule(Tensor* self, PyObject* unused) {
   return NewCapsule(self, 0);
+}
+
+static PyObject* Memory(Tensor* self, PyObject* unused) {
+  const Block* const block = self->view.block;
+  if (block->release == NULL) Py_RETURN_NONE;
+  const char* const data = self->view.data;
+  return Py_BuildValue("(On)", (PyObject*)block->owner,
+                       (Py_ssize_t)(data - (const char*)block->data));
 }
 
 /* Reads (first, second). 0: an exception is set. */
@@ -323,6 +352,10 @@ static PyMethodDef methods[] = {
      "(1, 0): host memory."},
     {"capsule", (PyCFunction)Capsule, METH_NOARGS,
      "An unversioned DLPack capsule."},
+    {"memory", (PyCFunction)Memory, METH_NOARGS,
+     "(object, offset): memory of the program, as its function `allocate` has "
+     "returned it, and\nwhere in it the tensor begins, in bytes. None: the "
+     "memory is the loader's."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef attributes[] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable
 
+from millrace import _pinned
 from millrace._millrace import Tensor
 from millrace.errors import InvalidArgumentError
 
@@ -18,8 +19,13 @@ def _to_torch() -> Converter:
         raise InvalidArgumentError(
             f"tensor_type=\"torch\": torch cannot be imported ({error}); install torch, or use "
             "tensor_type=\"numpy\"") from error
-    # Of a capsule it asks nothing of Python.
-    return lambda tensor: from_dlpack(tensor.capsule())
+
+    def convert(tensor: Tensor) -> Any:
+        memory = tensor.memory()
+        # Of a capsule it asks nothing of Python.
+        return from_dlpack(tensor.capsule()) if memory is None else _pinned.view(tensor, *memory)
+
+    return convert
 
 
 def _to_numpy() -> Converter:

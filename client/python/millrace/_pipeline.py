@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millrace import _values
 from millrace.errors import ArgumentError, InvalidArgumentError
@@ -19,13 +19,53 @@ Given = str | os.PathLike[str] | Pipeline | None
 _SUFFIXES = (".textproto", ".txtpb", ".pbtxt", ".prototxt")
 
 
-def translated(pipeline: Given | Callable[..., Any], decode: bool) -> Given:
-    """A Compose of torchvision or Albumentations as a Pipeline, which decodes images or takes pixels;
-    everything else as it is.
+class Resolved(NamedTuple):
+    """The argument as it was when a loader was made. A file is read once: it may change, and it may not
+    be on the machine that a pickled loader goes to."""
+
+    given: Given  # a Compose is translated
+    settings: dict[str, str]  # options of the C interface
+    local: Local | None  # what the loader does with each batch
+
+    def of_servers(self) -> Resolved:
+        """Without what the loader does."""
+        return self._replace(local=None)
+
+    def local_for(self, tensor_type: str | None, apply_device_transform: bool) -> Local | None:
+        """What a loader with these arguments does with each batch.
+
+        Raises:
+          InvalidArgumentError: it cannot be done with tensors of this type, or not with tensors as they
+            come over the network.
+        """
+        if self.local is None:
+            return None
+        if not apply_device_transform:
+            if self.local.steps:
+                raise InvalidArgumentError(
+                    "apply_device_transform=False: the local transforms of the pipeline come after what "
+                    "the client computes; leave the argument out, or translate without local=")
+            return None  # tensors as they come
+        self.local.check(tensor_type)
+        return self.local
+
+
+def resolve(pipeline: Given | Resolved | Callable[..., Any], decode: bool) -> Resolved:
+    """What a loader makes of its argument. A Compose decodes images or, without `decode`, takes pixels.
 
     Raises:
       TranslationError: the servers cannot run the compose.
+      InvalidArgumentError: no pipeline, or a file that cannot be read.
     """
+    if isinstance(pipeline, Resolved):
+        return pipeline
+    given = _translated(pipeline, decode)
+    local = given._local if isinstance(given, Pipeline) else None
+    return Resolved(given, settings_of(given), local)
+
+
+def _translated(pipeline: Given | Callable[..., Any], decode: bool) -> Given:
+    """A Compose of torchvision or Albumentations as a Pipeline; everything else as it is."""
     module = type(pipeline).__module__
     if module.startswith("torchvision.transforms."):
         return Pipeline.from_torchvision(pipeline, decode=decode)
@@ -34,37 +74,11 @@ def translated(pipeline: Given | Callable[..., Any], decode: bool) -> Given:
     return pipeline  # type: ignore[return-value]  # settings_of() refuses what it cannot be
 
 
-def local_of(pipeline: Given, tensor_type: str | None, apply_device_transform: bool
-             ) -> Local | None:
-    """What the loader does with each batch of a translated pipeline.
-
-    Raises:
-      InvalidArgumentError: it cannot be done with tensors of this type, or not with tensors as they come
-        over the network.
-    """
-    local = pipeline._local if isinstance(pipeline, Pipeline) else None
-    if local is None:
-        return None
-    if not apply_device_transform:
-        if local.steps:
-            raise InvalidArgumentError(
-                "apply_device_transform=False: the local transforms of the pipeline come after what the "
-                "client computes; leave the argument out, or translate without local=")
-        return None  # tensors as they come
-    local.check(tensor_type)
-    return local
-
-
 def settings_of(pipeline: Given) -> dict[str, str]:
-    """Options of the C interface for a Pipeline, a preset's name, a file with a PipelineSpec, or such a
-    text.
+    """Options for a Pipeline, a preset's name, a file with a PipelineSpec, or such a text.
 
     A text has a brace, a colon or a line break; a file has a path separator or one of the usual
-    suffixes, or is an os.PathLike; everything else is a preset's name.
-
-    Raises:
-      InvalidArgumentError: the file cannot be read.
-    """
+    suffixes, or is an os.PathLike; everything else is a preset's name."""
     if pipeline is None:
         return {}
     if isinstance(pipeline, Pipeline):

@@ -171,7 +171,8 @@ def make(loader: Loader, position: Position, samples: int, field: str | None) ->
     image = _image_of(plan["tensors"], spec, field)
     explained = loader.explain(*position)
     rows = explained["samples"][:samples]
-    with loader._beside(position, output="dict", names=None, tensor_type="dlpack",
+    with loader._beside(position, output="dict", names=None, tensor_type="dlpack", pin_memory=None,
+                        pipeline=loader._pipeline.of_servers(),
                         apply_device_transform=False) as other:
         batch: dict[str, Tensor] = next(iter(other))
     pictures = image.pictures(batch[image.name], len(rows))
@@ -269,11 +270,12 @@ def _stored(loader: Loader, spec: _spec_text.Message, field: str, epoch: int,
         f" transforms {{ center_crop {{ fields: {name} height: {2 * _SHORT_SIDE}"
         f" width: {2 * _SHORT_SIDE} }} }}" for message in decode[:1])
     result: dict[int, tuple[int, Picture]] = {}
-    with loader._beside(
-            Position(epoch, first // size), dataset=None, pipeline=f"{order}{transforms}",
-            fields=(field, "sample_index"), global_batch_size=size, rank=0, world_size=1,
-            shuffle=None, drop_last=False, seed=None, output="tuple", names=None,
-            tensor_type="dlpack", apply_device_transform=False) as other:
+    with loader._another(
+            dataset=None, pipeline=f"{order}{transforms}", window=2, fields=(field, "sample_index"),
+            batch_size=None, global_batch_size=size, rank=0, world_size=1, shuffle=None,
+            drop_last=False, seed=None, output="tuple", names=None, tensor_type="dlpack",
+            pin_memory=None, apply_device_transform=False) as other:
+        other._progress.jump(Position(epoch, first // size))
         image = _as_image(other.plan["tensors"][0], field, False, _spec_text.Message())
         if image is None:
             return {}  # for example stored with other dimensions, which an operator changes

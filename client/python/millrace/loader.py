@@ -19,8 +19,8 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import (_convert, _millrace, _pipeline, _preview, _ranks, _refused, _settings, _state,
-                      _values)
+from millrace import (_convert, _millrace, _pinned, _pipeline, _preview, _ranks, _refused, _settings,
+                      _state, _values)
 from millrace._arrays import Arrays
 from millrace._position import Position, Progress
 from millrace.errors import (CancelledError, Error, FailedPreconditionError, InternalError,
@@ -132,6 +132,9 @@ class Loader:
       names: with output="dict", other names for fields: {"image": "pixel_values"}.
       tensor_type: "torch", "numpy", or "dlpack" for millrace.Tensor, which JAX, CuPy and others take.
         None: torch when the program has imported torch before the first batch, else NumPy.
+      pin_memory: True: the tensors lie in page-locked memory of torch, so that
+        `.to("cuda", non_blocking=True)` copies while the program goes on. None: in programs that use
+        CUDA, when the first batch is taken or later. False: never.
       apply_device_transform: compute what the pipeline leaves to the client, normalisation and
         casts, and show normalised images as [rows, C, H, W] (their memory stays [rows, H, W, C],
         torch's channels_last; images that are not normalised have this shape, too). False: tensors
@@ -169,7 +172,8 @@ class Loader:
                  rank: int | None = None, world_size: int | None = None,
                  fields: Iterable[str] | None = None, output: str = "tuple",
                  names: Mapping[str, str] | None = None,
-                 tensor_type: str | None = None, apply_device_transform: bool = True,
+                 tensor_type: str | None = None, pin_memory: bool | None = None,
+                 apply_device_transform: bool = True,
                  compression: str | None = None, window: int | None = None,
                  window_bytes: int | None = None, same_host: str | None = None,
                  verify_payload: bool | None = None, open_timeout: float | None = None,
@@ -185,7 +189,7 @@ class Loader:
             arguments[name] = _values.optional_whole_number(name, arguments[name], 1)
         for name in ("rank", "seed", "window"):
             arguments[name] = _values.optional_whole_number(name, arguments[name], 0)
-        for name in ("shuffle", "drop_last", "verify_payload"):
+        for name in ("shuffle", "drop_last", "verify_payload", "pin_memory"):
             _values.optional_flag(name, arguments[name])
         for name in ("apply_device_transform", "pad_last"):
             _values.flag(name, arguments[name])
@@ -199,7 +203,7 @@ class Loader:
                 "exclude each other: give one of them")
         if output not in ("tuple", "dict"):
             raise InvalidArgumentError(f"output={output!r}: expected \"tuple\" or \"dict\"")
-        if names is not None and output != "dict":
+        if names and output != "dict":
             raise InvalidArgumentError("names= renames the keys of a dict: add output=\"dict\"")
         if tensor_type not in (None, "torch", "numpy", "dlpack"):
             raise InvalidArgumentError(
@@ -209,16 +213,15 @@ class Loader:
         self._arguments = arguments
         self._as_dict = output == "dict"
         self._transform = apply_device_transform
-        # A file is read here: it may not be on the machine that a pickled loader goes to.
-        pipeline = arguments["pipeline"] = _pipeline.translated(
+        self._pipeline = arguments["pipeline"] = _pipeline.resolve(
             pipeline, decode=not isinstance(arguments["endpoint"], Arrays))
-        self._pipeline = _pipeline.settings_of(pipeline)
-        self._local = _pipeline.local_of(pipeline, tensor_type, apply_device_transform)
+        self._local = self._pipeline.local_for(tensor_type, apply_device_transform)
+        self._pinning = _pinned.Pinning(pin_memory, tensor_type, self._local)
         ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened
         if rank is not None or world_size is not None:
             ranks = _ranks.find(arguments["rank"], arguments["world_size"])
         if batch_size is None and global_batch_size is None and \
-                not _pipeline.may_name_batch_size(self._pipeline):
+                not _pipeline.may_name_batch_size(self._pipeline.settings):
             raise InvalidArgumentError(
                 "batch_size= is missing: give the samples of a batch of this rank, or "
                 "global_batch_size=, the samples over all ranks")
@@ -233,13 +236,14 @@ class Loader:
         self._data = _settings.data_of(arguments["endpoint"], dataset)  # None: of the endpoint's servers
         self._progress = Progress()
         self._expected: _state.Expected | None = None  # by the state that was loaded last
-        self._lock = threading.Lock()  # held while the loader is opened or closed
+        # Held while the loader is opened. Reentrant, for a handler of a signal that comes meanwhile.
+        self._lock = threading.RLock()
         self._native: _millrace.Loader | None = None
         self._plan: _Plan | None = None
         self._ranks: tuple[int, int] | None = None
         self._convert: _convert.Converter | None = None
         self._closed = False
-        self._process = 0  # the one that has opened the loader
+        self._process = 0  # the one that has opened the loader, or opens it
         self._taker: int | None = None  # the thread that is in _next()
         # Weak, so that a loader that the program has dropped ends at once, without the collector.
         self._iterator: weakref.ref[_Epoch] | None = None
@@ -258,7 +262,7 @@ class Loader:
             "compression", "window", "window_bytes", "same_host", "verify_payload", "open_timeout",
             "next_timeout", "step_timeout", "hedge_share", "hedge_floor")}
         return _settings.make(
-            endpoint=a["endpoint"], dataset=a["dataset"], pipeline=self._pipeline,
+            endpoint=a["endpoint"], dataset=a["dataset"], pipeline=self._pipeline.settings,
             fields=a["fields"], global_batch_size=a["global_batch_size"], shuffle=a["shuffle"],
             last_batch=_settings.last_batch_of(a["drop_last"], a["pad_last"]), seed=a["seed"],
             others=others)
@@ -280,16 +284,20 @@ class Loader:
         return position
 
     def _opened(self) -> tuple[_millrace.Loader, _Plan]:
+        self._check_process()  # before the lock, which a thread of the parent may hold for ever
         native, plan = self._native, self._plan
-        if native is not None and plan is not None and not self._server_is_lost():
-            self._check_process()
-            if self._last_batch is not None or not self._ranks_have_changed():
-                return native, plan
-        with self._lock:
-            if native is not None and plan is not None and self._native is native:
-                self._give_up(native)  # no batch was delivered: begin anew as the new rank
-                self._plan = self._ranks = None
-            return self._open_locked()
+        if native is None or plan is None or self._is_over():
+            with self._lock:
+                native, plan = self._open_locked()
+        return native, plan
+
+    def _is_over(self) -> bool:
+        """Whether the loader that is open must be opened again."""
+        return self._server_is_lost() or self._has_another_rank()
+
+    def _has_another_rank(self) -> bool:
+        """And has not delivered a batch as the old one."""
+        return self._last_batch is None and self._ranks_have_changed()
 
     def _ranks_have_changed(self) -> bool:
         """Frameworks initialise torch.distributed after a program has asked for len()."""
@@ -299,7 +307,7 @@ class Loader:
         return now is not None and now != self._ranks
 
     def _check_process(self) -> None:
-        if self._native is not None and self._process != os.getpid():
+        if self._process not in (0, os.getpid()):
             raise FailedPreconditionError(
                 f"the loader belongs to process {self._process} and does not work in its forked "
                 f"child {os.getpid()}; start the process with \"spawn\" or \"forkserver\" instead, "
@@ -317,13 +325,27 @@ class Loader:
 
     def _open_locked(self) -> tuple[_millrace.Loader, _Plan]:
         if self._native is not None and self._plan is not None:
-            if not self._server_is_lost():
+            if not self._is_over():
                 return self._native, self._plan  # another thread was first
-            self._check_process()
-            self._expected = _state.Expected.of(self._plan.facts)  # of the next server, too
-            self._give_up(self._native)
+            if self._has_another_rank():
+                self._ranks = None
+            else:
+                self._expected = _state.Expected.of(self._plan.facts)  # of the next server, too
+            self._give_up()
         if self._closed:
             raise CancelledError("the loader was closed; make a new one")
+        if self._process:
+            raise FailedPreconditionError(
+                "this thread is opening the loader, and the handler of a signal has come between: "
+                "let the handler leave the loader alone until open() has returned")
+        try:
+            self._process = os.getpid()
+            return self._open()
+        finally:
+            if self._plan is None:
+                self._process = 0
+
+    def _open(self) -> tuple[_millrace.Loader, _Plan]:
         ranks = self._rank_and_world_size()
         settings = self._settings_without_rank()
         settings.update(rank=str(ranks[0]), world_size=str(ranks[1]))
@@ -336,37 +358,37 @@ class Loader:
             settings.update(expected_plan_hash=self._expected.plan_hash,
                             expected_fingerprint=self._expected.fingerprint)
         tensor_type, convert = _convert.choose(self._arguments["tensor_type"])
+        self._pinning.opened(tensor_type)
         if self._data is not None:
             settings.update(self._data.open(self))
-        native = _millrace.Loader(settings)
-        self._process = os.getpid()
-        self._native = native  # so that close() in another thread ends the wait
-        _open_loaders.add(self)
         try:
+            # close() in another thread finds it from now on, and ends the wait.
+            native = self._native = _millrace.Loader(settings)
+            _open_loaders.add(self)
+            if self._closed:
+                raise CancelledError("the loader was closed; make a new one")
             if self._data is not None:
                 self._data.watch(native)
             plan = self._read_plan(json.loads(native.wait_open()), tensor_type)
             if self._expected is not None:
                 self._expected.check(plan.facts)
-        except NotFoundError as error:
-            self._give_up(native)
-            advice = _pipeline.advice_on_file(self._pipeline)
-            if not advice:
-                raise
-            raise NotFoundError(error.message + advice, error.detail) from None
         except BaseException as error:  # Ctrl-C as well: a later call begins anew
             failure = error if self._data is None else self._data.explain(error, "opened")
-            self._give_up(native)
+            self._give_up()
+            advice = _pipeline.advice_on_file(self._pipeline.settings)
+            if isinstance(error, NotFoundError) and advice:
+                failure = NotFoundError(error.message + advice, error.detail)
             raise failure from None
         self._ranks, self._convert = ranks, convert
         self._native_next, self._restart, self._plan = start, False, plan
         return native, plan
 
-    def _give_up(self, native: _millrace.Loader) -> None:
-        """The native loader did not open."""
-        self._native = None
+    def _give_up(self) -> None:
+        """The native loader did not open, or is over."""
+        native, self._native, self._plan, self._process = self._native, None, None, 0
         _open_loaders.discard(self)
-        native.close()
+        if native is not None:
+            native.close()
         if self._data is not None:
             self._data.release()
 
@@ -470,7 +492,7 @@ class Loader:
             self._taker = None
 
     def _next_alone(self, iterator: _Epoch) -> Any:
-        native, plan = self._opened()
+        plan = self._opened()[1]
         if self._closed:
             raise CancelledError("the loader was closed; make a new one")
         if self._iterator is None or self._iterator() is not iterator:
@@ -497,21 +519,28 @@ class Loader:
             iterator.ended = True
             self._progress.finish()
             raise StopIteration
-        received = self._receive(native, plan, wanted)
-        self._progress.advance(*wanted)
-        after = iterator.here = self._progress.here
+        received = self._receive(wanted)
+        after = Position(wanted.epoch, wanted.step + 1)
         self._native_next = (after if after.step < plan.facts["steps_per_epoch"] else
                              Position(after.epoch + 1, 0))
+        # Before the batch counts as delivered: local transforms are the program's, and may fail.
+        batch = self._batch_of(plan, received[5])
+        self._progress.advance(*wanted)
+        iterator.here = self._progress.here
         self._last_batch = BatchInfo(*received[:5])
+        return batch
+
+    def _batch_of(self, plan: _Plan, received: tuple[_millrace.Tensor, ...]) -> Any:
         convert = self._convert
         assert convert is not None
-        tensors = [convert(tensor) for tensor in received[5]]
+        tensors = [convert(tensor) for tensor in received]
         if self._local is not None:
             tensors = self._local.apply(plan.names, tensors)
         return dict(zip(plan.keys, tensors)) if self._as_dict else tuple(tensors)
 
-    def _receive(self, native: _millrace.Loader, plan: _Plan, wanted: Position) -> _millrace.Batch:
+    def _receive(self, wanted: Position) -> _millrace.Batch:
         for _ in range(_MAX_SERVERS):
+            native, plan = self._opened()  # of another server: the same plan, the same batches
             try:
                 return self._receive_from(native, plan, wanted)
             except Error as error:
@@ -520,7 +549,6 @@ class Loader:
                 failure = self._data.explain(error, "made batches of")
                 if not (isinstance(error, CancelledError) and self._server_is_lost()):
                     raise failure from None
-            native, plan = self._opened()  # of another server: the same plan, the same batches
         raise failure
 
     def _receive_from(self, native: _millrace.Loader, plan: _Plan,
@@ -532,7 +560,7 @@ class Loader:
                 native.seek(*wanted)
                 self._restart = False
             self._native_next = None  # until the batch is here
-            received = native.next(plan.names, self._transform)
+            received = native.next(plan.names, self._transform, self._pinning.allocate())
             if received is not None and received[:2] == wanted:
                 return received
             # Ctrl-C between the return of a call and its result has lost a batch.
@@ -623,13 +651,17 @@ class Loader:
             raise FailedPreconditionError(
                 "an open loader cannot be pickled or copied, because it has connections; do so "
                 "before its first use, or make a loader in the other process")
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
+        return {name: value for name, value in vars(self).items()
+                if name not in ("_lock", "_iterator", "_convert")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._progress = copy.copy(self._progress)
         self._data = copy.copy(self._data)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        # Of a loader that could not be opened again, or that another thread begins to open.
+        self._iterator = self._convert = self._taker = None
+        self._process = 0
 
     # ---- What it is -----------------------------------------------------------------------
 
@@ -678,7 +710,7 @@ class Loader:
     def pipeline(self) -> Pipeline | None:
         """The Pipeline that the loader was given, or that it has translated; its `notes` say what differs
         from the original. None: a preset, a file or a text."""
-        given = self._arguments["pipeline"]
+        given = self._pipeline.given
         return given if isinstance(given, Pipeline) else None
 
     @property
@@ -707,13 +739,14 @@ class Loader:
         next() waited, and "first_batch_seconds"; "retried_steps", "hedged_steps", "hedge_wins",
         "extra_bytes"; "servers", "window", "window_changes", "window_reason"; and "by_server", the
         seconds that each server spent reading, decoding, augmenting and sending."""
-        counters: dict[str, Any] = {} if self._native is None else json.loads(self._native.stats())
+        native = self._native  # another thread may be giving it up
+        counters: dict[str, Any] = {} if native is None else json.loads(native.stats())
         return counters
 
     def where_the_time_went(self) -> str:
         """One line that says why the program waited since the last call of this method."""
-        return "the loader is not open" if self._native is None else \
-            self._native.where_the_time_went()
+        native = self._native
+        return "the loader is not open" if native is None else native.where_the_time_went()
 
     def replay(self, epoch: int, step: int) -> Any:
         """This rank's batch of any position again, as an iteration returns it, with its tensors.
@@ -730,22 +763,17 @@ class Loader:
     def _another(self, **changed: Any) -> Loader:
         """A loader with these arguments, but for those that are given, that is not open. A plain one,
         whatever this class is: a subclass may iterate in another way."""
-        # The text of a pipeline, not its file: the file may have changed.
-        text = self._pipeline.get("pipeline") or self._pipeline.get("preset")
-        other = Loader(**{**self._arguments, "names": self._arguments["names"] or None,
-                          "pipeline": text, **changed})
-        if "pipeline" not in changed:
-            other._pipeline, other._local = self._pipeline, self._local
-        return other
+        return Loader(**{**self._arguments, **changed})
 
-    def _beside(self, position: Position, **changed: Any) -> Loader:
-        """Another loader, which begins at the position: of the same batches, unless `changed` are
-        arguments that say otherwise."""
+    def _beside(self, position: Position, **shown: Any) -> Loader:
+        """Another loader of the same batches, which begins at the position. `shown`: arguments that say
+        how it shows them."""
+        facts = self._opened()[1].facts
         rank, world_size = self._rank_and_world_size()
-        other = self._another(**{"window": 2, "batch_size": None,
-                                 "global_batch_size": self.global_batch_size, "rank": rank,
-                                 "world_size": world_size, **changed})
-        other._progress = Progress(position)
+        other = self._another(window=2, batch_size=None, rank=rank, world_size=world_size,
+                              global_batch_size=int(facts["batch_size"]), **shown)
+        other._progress.jump(position)
+        other._expected = _state.Expected.of(facts)  # files of this machine may have changed
         return other
 
     def _at_the_same_place(self) -> Loader:

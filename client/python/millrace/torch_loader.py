@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import torch.utils.data  # type: ignore[import-not-found,unused-ignore]
 from millrace import _ranks, _refused
 from millrace._arrays import Arrays
+from millrace._preview import Preview
 from millrace._served import SequentialOrder, ServedDataset, ShuffledOrder, whole_batch
 from millrace.errors import ArgumentError, InvalidArgumentError
 from millrace.loader import BatchInfo, Loader
+from millrace.pipeline import Pipeline
 
 
 class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-ignore]
@@ -52,7 +54,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
 
     def __init__(self, endpoint: str | Iterable[str] | Mapping[str, Any] | Arrays = "",
                  dataset: str | torch.utils.data.IterableDataset[Any] | None = None,
-                 pipeline: str | os.PathLike[str] | None = None, batch_size: int | None = None, *,
+                 pipeline: str | os.PathLike[str] | Pipeline | Callable[..., Any] | None = None,
+                 batch_size: int | None = None, *,
                  dp_rank: int | None = None, dp_world: int | None = None, device_mesh: Any = None,
                  **others: Any) -> None:
         # A framework that makes a loader anew, as Lightning for predict(), hands over what it finds.
@@ -61,7 +64,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         if isinstance(others.get("sampler"), (SequentialOrder, ShuffledOrder)):
             del others["sampler"]
         if isinstance(dataset, ServedDataset):
-            self._loader = _again(dataset, {"batch_size": batch_size, **others})
+            self._loader = _again(dataset, others, {
+                "endpoint": endpoint or None, "pipeline": pipeline, "batch_size": batch_size,
+                "dp_rank": dp_rank, "dp_world": dp_world, "device_mesh": device_mesh})
         else:
             rank, world_size = _ranks_of(others.pop("rank", None), others.pop("world_size", None),
                                          dp_rank, dp_world, device_mesh)
@@ -79,7 +84,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         order = SequentialOrder(served) if arguments["shuffle"] is False else ShuffledOrder(served)
         # In the dict, past torch's __setattr__: Fabric copies it, and rebuilders look into it.
         self.__dict__["sampler"] = order
-        for name in ("batch_size", "drop_last"):
+        for name in ("batch_size", "drop_last", "pin_memory"):
             if arguments[name] is not None:
                 self.__dict__[name] = arguments[name]
 
@@ -163,6 +168,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         return self._loader.global_batch_size
 
     @property
+    def pipeline(self) -> Pipeline | None:
+        """As `Loader.pipeline`."""
+        return self._loader.pipeline
+
+    @property
     def plan(self) -> dict[str, Any]:
         """As `Loader.plan`."""
         return self._loader.plan
@@ -183,6 +193,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
     def replay(self, epoch: int, step: int) -> Any:
         """As `Loader.replay`."""
         return self._loader.replay(epoch, step)
+
+    def preview(self, epoch: int = 0, step: int = 0, samples: int = 8, *,
+                field: str | None = None) -> Preview:
+        """As `Loader.preview`."""
+        return self._loader.preview(epoch, step, samples, field=field)
 
     def explain(self, epoch: int, step: int) -> dict[str, Any]:
         """As `Loader.explain`."""
@@ -209,16 +224,15 @@ def _ranks_of(rank: int | None, world_size: int | None, dp_rank: int | None, dp_
     return (rank, world_size) if dp_rank is None else (dp_rank, dp_world)
 
 
-def _again(dataset: ServedDataset, others: Mapping[str, Any]) -> Loader:
+def _again(dataset: ServedDataset, others: Mapping[str, Any], named: Mapping[str, Any]) -> Loader:
     """The loader of a DataLoader that is made anew over the dataset of another one."""
     before = dataset._loader
-    of_torch = {}
-    for name, value in others.items():
-        if name not in before._arguments:
-            of_torch[name] = value
-        elif value is not None and value is not False and value != before._arguments[name]:
+    known = before._arguments
+    _refused.check({name: value for name, value in others.items() if name not in known}, known)
+    for name, value in {**others, **named}.items():
+        if name in (*known, *named) and value is not None and value is not False and \
+                value != known.get(name):
             raise ArgumentError(
                 f"argument {name}={value!r}: a DataLoader over the dataset of another one has the "
                 "arguments of that one; give endpoint=, dataset= as a name, and all other arguments")
-    _refused.check(of_torch, before._arguments)
     return before._at_the_same_place()

@@ -78,7 +78,10 @@ for images, labels in one:
 assert one.last_batch == (0, 39, 50, 50, 50)
 assert one.stats()["batches"] == 40 and one.where_the_time_went()
 assert torch.equal(one.replay(0, 39)[0], images)
-assert one.explain(0, 39)
+assert one.explain(0, 39) and "of 50 rows" in str(one.preview(0, 39, 2)) and one.pipeline is None
+own = millrace.Pipeline(sources=millrace.Source(synthetic=millrace.Synthetic(
+    30, millrace.SyntheticField("image", "uint8", (8, 8, 3)), seed=1)))
+assert millrace.DataLoader(ENDPOINT, pipeline=own, batch_size=5).pipeline is own
 for name, value in (("batch_size", 3), ("sampler", None), ("dataset", None), ("drop_last", False)):
     refused(lambda: setattr(one, name, value), ValueError, name)
 with loader() as two:
@@ -150,7 +153,7 @@ for step in (0, 11):
 a = millrace.ArgumentError
 for named, part in ((dict(num_workers=4), "num_workers"), (dict(collate_fn=list), "collate_fn"),
                     (dict(sampler=[1]), "sampler"), (dict(batch_sampler=[[1]]), "batch_sampler"),
-                    (dict(pin_memory=True), "pin_memory"), (dict(device="cuda"), ".to(device)"),
+                    (dict(device="cuda"), '.to("cuda", non_blocking=True)'),
                     (dict(generator=torch.Generator()), "seed="), (dict(worker_init_fn=print), "seed="),
                     (dict(prefetch_factor=2), "window="), (dict(persistent_workers=True), "epoch"),
                     (dict(timeout=3), "next_timeout="), (dict(multiprocessing_context="spawn"), "no worker"),
@@ -318,6 +321,12 @@ assert index_of(again(sized)) == index_of(sized)
 assert isinstance(loader(sampler=one.sampler, shuffle=False).sampler, torch.utils.data.SequentialSampler)
 refused(lambda: again(one, batch_size=7), millrace.ArgumentError, "batch_size=7")
 refused(lambda: again(one, num_workers=2), millrace.ArgumentError, "num_workers")
+for named in (dict(endpoint="other:1"), dict(pipeline="mnist"), dict(dp_rank=0, dp_world=2),
+              dict(device_mesh="dp"), dict(seed=5)):
+    refused(lambda: again(one, **named), millrace.ArgumentError, f"argument {[*named][0]}=", "another one")
+own = millrace.Pipeline(sources=millrace.Source(synthetic=millrace.Synthetic(
+    30, millrace.SyntheticField("image", "uint8", (8, 8, 3)), seed=1)))
+assert again(millrace.DataLoader(ENDPOINT, pipeline=own, batch_size=5)).pipeline is own
 """)
 
     def test_fabric_that_copies_the_attributes(self):

@@ -99,9 +99,9 @@ class EmbeddedCase(unittest.TestCase):
         return self.package.start(BEGIN + code, uri or self.uri, dataset.SPEC, *arguments,
                                   **self._environment(**changed))
 
-    def _output_of(self, code, *arguments, uri=None, **changed):
+    def _output_of(self, code, *arguments, uri=None, timeout=120, **changed):
         result = self.package.run(BEGIN + code, uri or self.uri, dataset.SPEC, *arguments,
-                                  **self._environment(**changed))
+                                  timeout=timeout, **self._environment(**changed))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 

@@ -31,6 +31,28 @@ seed: 1
 transforms { horizontal_flip { p: 0.5 } }
 transforms { normalize { mean: [0.485, 0.456, 0.406] stddev: [0.229, 0.224, 0.225] } }
 """
+# What a process holds, for tests of leaks.
+FIGURES = """
+import ctypes, gc, os, time
+def figures():
+    # RssAnon and RssShmem in KiB, threads, files.
+    gc.collect()                                  # a loader and its iterator refer to each other
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/status") as file:
+        status = dict(line.split(":", 1) for line in file)
+    return [int(status[name].split()[0]) for name in ("RssAnon", "RssShmem", "Threads")] + [
+        len(os.listdir("/proc/self/fd"))]
+def await_no_more_than(before, loaders):
+    # Threads end by themselves after their loader is gone.
+    for _ in range(100):
+        after = figures()
+        if all(now <= then + more for now, then, more in
+               zip(after, before, (max(2000, 5 * loaders), 500, 1, 3))):
+            print(before, after)
+            return
+        time.sleep(0.1)
+    raise SystemExit(f"RssAnon, RssShmem, threads and files {before} became {after}")
+"""
 # Every script begins with it.
 _BEGIN = f"import sys, millrace\nSPEC = {SPEC!r}\nENDPOINT = sys.argv[1] if len(sys.argv) > 1 else ''\n" \
     "millrace.set_log_level('error')\n"

@@ -161,6 +161,33 @@ del image
 assert array[0, 0, 0, 0] == 5
 """)
 
+    def test_the_buffer_has_the_order_that_is_asked_for(self):
+        self.output_of(_OPEN + """
+import ctypes
+get, drop = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
+get.argtypes, drop.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int], [ctypes.c_void_p]
+STRIDES = 0x10 | 0x08
+ORDERS = {"simple": 0, "strides": STRIDES, "C": 0x20 | STRIDES, "F": 0x40 | STRIDES,
+          "any": 0x80 | STRIDES}
+def orders(tensor):
+    taken = set()
+    for name, flags in ORDERS.items():
+        buffer = (ctypes.c_char * 200)()
+        try:
+            get(tensor, buffer, flags)
+        except BufferError as error:
+            assert "order" in str(error), error
+        else:
+            drop(buffer)
+            taken.add(name)
+    return taken
+image, label = next(iter(loader(tensor_type="dlpack")))
+assert image.shape == (50, 3, 64, 64) and orders(image) == {"strides"}, orders(image)
+assert orders(label) == set(ORDERS)                            # one dimension has all orders
+raw, = next(iter(loader(tensor_type="dlpack", fields="image", apply_device_transform=False)))
+assert orders(raw) == set(ORDERS) - {"F"}, orders(raw)
+""")
+
     def test_ranks_share_each_batch(self):
         self.output_of(_OPEN + """
 whole = next(iter(loader(fields=["sample_index"])))[0].tolist()
@@ -483,12 +510,13 @@ class Arguments(Case):
         ("collate_fn=len", TypeError, "fields="),
         ("sampler=[1]", TypeError, "shuffle="),
         ("batch_sampler=[1]", TypeError, "batch_size="),
-        ("pin_memory=True", TypeError, "pin_memory"),
+        ("pin_memory='yes'", TypeError, "pin_memory='yes'"),
+        ("pin_memory=True, tensor_type='numpy'", ValueError, "tensor_type=\"torch\""),
         ("worker_init_fn=len", TypeError, "seed="),
         ("generator=1", TypeError, "seed="),
         ("prefetch_factor=2", TypeError, "window="),
         ("persistent_workers=True", TypeError, "worker"),
-        ("device='cuda'", TypeError, ".to(device)"),
+        ("device='cuda'", TypeError, ".to(\"cuda\", non_blocking=True)"),
         ("shufle=True", TypeError, "did you mean shuffle"),
         ("frobnicate=1", TypeError, "frobnicate"),
         ("pad_last=1", TypeError, "pad_last=1"),
@@ -516,6 +544,7 @@ class Arguments(Case):
         ("fields=['nothing']", "millrace.Error", "nothing"),
         ("output='dict', names={'nothing': 'x'}", "millrace.NotFoundError", "nothing"),
         ("pipeline='no_such_preset', dataset='d'", "millrace.NotFoundError", "no_such_preset"),
+        ("pin_memory=True", "millrace.InvalidArgumentError", "type 'numpy'"),
     )
 
     def _check(self, refused, act):

@@ -27,6 +27,7 @@ FILES = sorted(glob.glob(os.path.join(FOLDER, "*", "*.png")))
 
 class PicturesCase(Case):
     begin = ""  # of each script, after the names above
+    variables = {}  # of its environment
 
     @classmethod
     def setUpClass(cls):
@@ -54,7 +55,8 @@ class PicturesCase(Case):
         """What the script prints; it must succeed."""
         if self.found is None:
             self.skipTest(self.why)
-        environment = {**os.environ, "NO_ALBUMENTATIONS_UPDATE": "1", **self.found.environment}
+        environment = {**os.environ, "NO_ALBUMENTATIONS_UPDATE": "1", **self.found.environment,
+                       **self.variables}
         environment["PYTHONPATH"] = ":".join(
             filter(None, [self.package.site, environment.get("PYTHONPATH"), *self.sites]))
         for name in ("RANK", "WORLD_SIZE"):

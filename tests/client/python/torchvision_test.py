@@ -153,6 +153,41 @@ except millrace.InvalidArgumentError as error:
 """)
 
 
+    def test_a_local_transform_that_fails_takes_no_batch(self):
+        self.run_script("""
+failing = [3]
+def fails_once(image):
+    failing[0] -= 1
+    if failing[0] == 0:
+        raise RuntimeError("of the program")
+    return image
+given = Pipeline.from_torchvision(
+    v2.Compose([v2.ToImage(), v2.CenterCrop(48), v2.Lambda(fails_once)]), local="batch")
+one = millrace.Loader(ENDPOINT, "pictures", given, batch_size=10, fields=["image", "sample_index"])
+it = iter(one)
+seen = [next(it)[1].tolist() for _ in range(2)]
+try:
+    next(it)
+    raise SystemExit("it did not fail")
+except RuntimeError as error:
+    assert str(error) == "of the program"
+assert one.state_dict()["step"] == 2 and one.last_batch.step == 1, one.state_dict()
+seen += [index.tolist() for _, index in it]
+assert sum(seen, []) == list(range(40)), seen
+""")
+
+    def test_preview_of_what_is_translated(self):
+        self.run_script("""
+for rest, local in (([], None), (END, None), ([v2.JPEG(50)], "sample")):
+    given = Pipeline.from_torchvision(v2.Compose([v2.ToImage(), v2.CenterCrop(48), *rest]), local=local)
+    one = millrace.Loader(ENDPOINT, "pictures", given, batch_size=10)
+    shown = one.preview(0, 1, 4)
+    assert "4 of 10 rows" in str(shown) and shown.png[:4] == b"\\x89PNG", shown
+    again, labels = one.replay(0, 1)
+    assert again.shape == (10, 3, 48, 48)
+""")
+
+
 class Documentation(TorchvisionCase):
 
     def test_the_code_runs(self):
