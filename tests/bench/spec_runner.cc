@@ -65,7 +65,7 @@ class EngineRunner : public SpecRunner {
     uint64_t asked = 0;
     Rate rate;
     for (bool started = false;;) {
-      // The runs of a few epochs are under way at a time; the engine takes
+      // The runs of a few epochs are in flight at a time; the engine takes
       // them in turn.
       while (true) {
         {

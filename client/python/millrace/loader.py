@@ -282,7 +282,7 @@ class Loader:
                 return native, plan
         with self._lock:
             if native is not None and plan is not None and self._native is native:
-                self._give_up(native)  # no batch was delivered: begin anew as the new rank
+                self._give_up(native)  # no batch was delivered: start again as the new rank
                 self._plan = self._ranks = None
             return self._open_locked()
 
@@ -349,7 +349,7 @@ class Loader:
             if not advice:
                 raise
             raise NotFoundError(error.message + advice, error.detail) from None
-        except BaseException as error:  # Ctrl-C as well: a later call begins anew
+        except BaseException as error:  # Ctrl-C as well: a later call starts again
             failure = error if self._data is None else self._data.explain(error, "opened")
             self._give_up(native)
             raise failure from None
