@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <memory>
@@ -9,12 +10,40 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
+#include "common/status_macros.h"
 
 namespace millrace {
+namespace {
+
+// Creates `part`, which is `path` or a folder above it.
+absl::StatusOr<bool> Make(const std::string& part, const std::string& path) {
+  if (mkdir(part.c_str(), 0777) == 0) return true;
+  const int error = errno;
+  if (IsFolder(part)) return false;
+  if (error != EEXIST) return FileError(error, "create the folder", part);
+  return absl::AlreadyExistsError(
+      absl::StrCat("cannot create the folder ", path, ": ",
+                   part == path ? "it" : absl::string_view(part),
+                   access(part.c_str(), F_OK) == 0 ? " is a file"
+                                                   : " is a link to nothing"));
+}
+
+}  // namespace
 
 bool IsFolder(const std::string& path) {
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+absl::StatusOr<bool> MakeFolder(const std::string& path) {
+  return Make(path, path);
+}
+
+absl::Status MakeFolders(const std::string& path) {
+  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    MR_RETURN_IF_ERROR(Make(path.substr(0, slash), path).status());
+    if (slash == std::string::npos) return absl::OkStatus();
+  }
 }
 
 std::string JoinPath(absl::string_view folder, absl::string_view name) {

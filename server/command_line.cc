@@ -90,12 +90,12 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
 using SetNumber = void (ServerConfig::*)(uint32_t);
 
 program::FlagSet::Parser Count(ServerConfig* config, SetNumber set,
-                               uint32_t least = 1) {
-  return [config, set, least](absl::string_view text) {
+                               uint32_t min = 1) {
+  return [config, set, min](absl::string_view text) {
     uint32_t count = 0;
-    if (!absl::SimpleAtoi(text, &count) || count < least) {
-      return Bad(least == 0 ? "expected a number, 0 for none"
-                            : "expected a number above 0");
+    if (!absl::SimpleAtoi(text, &count) || count < min) {
+      return Bad(min == 0 ? "expected a number, 0 for none"
+                          : "expected a number above 0");
     }
     (config->*set)(count);
     return absl::OkStatus();
@@ -260,7 +260,7 @@ void AddResourceFlags(Values* to, program::FlagSet& flags) {
           "the process may use");
   flags
       .Add("read_threads",
-           Count(config, &ServerConfig::set_read_threads, /*least=*/0), "N",
+           Count(config, &ServerConfig::set_read_threads, /*min=*/0), "N",
            "Fixed number of read threads, which wait for storage when reads "
            "block; 0: none, the worker threads read themselves")
       .Default("adjusted automatically to the load, initially 32");

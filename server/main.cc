@@ -247,8 +247,8 @@ absl::StatusOr<std::string> DescribeAllBatches(
 
 // Returns "2 worker threads (up to 17), 32 read threads (up to 512)".
 std::string DescribeThreads(const pipeline::Engine::Stats& stats) {
-  const auto up_to = [](uint32_t now, uint32_t most) {
-    return most > now ? absl::StrCat(" (up to ", most, ")") : std::string();
+  const auto up_to = [](uint32_t now, uint32_t max) {
+    return max > now ? absl::StrCat(" (up to ", max, ")") : std::string();
   };
   return absl::StrCat(CountText(stats.threads, "worker thread"),
                       up_to(stats.threads, stats.max_threads), ", ",

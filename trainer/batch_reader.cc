@@ -288,8 +288,8 @@ void BatchReader::CheckLabels(const torch::Tensor& labels,
     counted = counted.masked_fill(
         labels.dim() == 3 ? empty.view({-1, 1, 1}) : empty, 0);
   }
-  const auto [least, most] = at::aminmax(counted);
-  if (least.item<int64_t>() >= 0 && most.item<int64_t>() < classes()) return;
+  const auto [min, max] = at::aminmax(counted);
+  if (min.item<int64_t>() >= 0 && max.item<int64_t>() < classes()) return;
   const torch::Tensor place =
       counted.lt(0).logical_or(counted.ge(classes())).nonzero()[0].cpu();
   const int64_t row = place[0].item<int64_t>();

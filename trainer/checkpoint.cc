@@ -32,8 +32,8 @@ constexpr int64_t kFormat = 2;
 absl::Status NotWhole(const std::string& path, absl::string_view why) {
   return absl::DataLossError(absl::StrCat(
       path, " is not a whole checkpoint of this trainer: ", why,
-      "; resume from a copy of it or from an earlier checkpoint, or begin "
-      "anew without --resume"));
+      "; resume from a copy of it or from an earlier checkpoint, or "
+      "start again without --resume"));
 }
 
 absl::Status Damaged(const std::string& path, const std::exception& error) {

@@ -12,11 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "client/batch_files/batch_files.h"
 #include "client/receive/open_host_loader.h"
+#include "common/folder.h"
 #include "common/program/report.h"
 #include "common/shell_word.h"
 #include "common/status_macros.h"
 #include "common/write_target.h"
-#include "trainer/files.h"
 
 namespace millrace::trainer {
 namespace {

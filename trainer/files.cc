@@ -128,19 +128,4 @@ absl::Status CheckFolder(absl::string_view flag, const std::string& path) {
   }
 }
 
-absl::Status MakeFolders(const std::string& path) {
-  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
-    const std::string part = path.substr(0, slash);
-    struct stat info;
-    if (mkdir(part.c_str(), 0777) != 0 &&
-        (errno != EEXIST || stat(part.c_str(), &info) != 0)) {
-      return FileError(errno, "make the folder", part);
-    }
-    if (slash == std::string::npos) break;
-  }
-  if (IsFolder(path)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot make the folder ", path, ": a file is there"));
-}
-
 }  // namespace millrace::trainer

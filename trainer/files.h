@@ -42,15 +42,13 @@ absl::Status CheckApart(const NamedFiles& files,
 // InvalidArgument: `path` is a folder. Others as FileError (file_error.h).
 absl::Status CheckReadable(const std::string& path);
 
-// Reports at the start that no files can be made in the folder `path` of
-// `flag`, which need not exist. Makes nothing, so that a run that is refused
-// leaves nothing behind. InvalidArgument: a file is there, or where a folder
-// above it would be. Others as FileError (file_error.h): the folder, or the one
-// that it would be made in, cannot be written.
+// Reports at the start that no files can be created in the folder `path` of
+// `flag`, which need not exist: MakeFolders() creates it later. Creates
+// nothing, so that a run that is refused leaves nothing behind.
+// InvalidArgument: `path` or a part of it is a file or a link to nothing.
+// Others as FileError (file_error.h): the folder, or the one that it would be
+// created in, cannot be written.
 absl::Status CheckFolder(absl::string_view flag, const std::string& path);
-
-// Makes the folder `path` and its missing parents.
-absl::Status MakeFolders(const std::string& path);
 
 }  // namespace millrace::trainer
 

@@ -22,8 +22,8 @@ absl::Status OtherFlags(const std::string& file,
                         const std::vector<std::string>& changed) {
   return absl::InvalidArgumentError(absl::StrCat(
       file, " was written with other flags: ", absl::StrJoin(changed, "; "),
-      ". Resume with the flags of the checkpoint, or begin anew without "
-      "--resume"));
+      ". Resume with the flags of the checkpoint, or start again "
+      "without --resume"));
 }
 
 // "drop" of LAST_BATCH_DROP.

@@ -22,6 +22,7 @@
 #include "common/atomic_file.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
+#include "common/folder.h"
 #include "common/logging.h"
 #include "common/output_file.h"
 #include "common/regular_file.h"

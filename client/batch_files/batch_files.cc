@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <set>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/file_error.h"
 #include "common/folder.h"
 #include "common/json_text.h"
 #include "common/new_file.h"
@@ -91,18 +89,14 @@ class NewFiles {
   NewFiles& operator=(const NewFiles&) = delete;
 
   absl::Status MakeFolder(Folder state, absl::string_view flag) {
-    made_folder_ = mkdir(folder_.c_str(), 0777) == 0;
-    if (made_folder_) return absl::OkStatus();
-    const int error = errno;
-    const bool is_new = state == Folder::kIsNew;
-    if (!is_new && IsFolder(folder_)) return absl::OkStatus();
-    // A link to nothing is an error of the file system as well.
-    if (error != EEXIST || (!is_new && access(folder_.c_str(), F_OK) != 0)) {
-      return FileError(error, "create the folder", folder_);
+    absl::StatusOr<bool> made = millrace::MakeFolder(folder_);
+    made_folder_ = made.ok() && *made;
+    if (made.ok() && !*made && state == Folder::kIsNew) {
+      made = absl::AlreadyExistsError(absl::StrCat(folder_, " exists"));
     }
-    return absl::AlreadyExistsError(absl::StrCat(
-        folder_, is_new ? " exists" : " exists and is not a folder",
-        "; give another ", flag));
+    if (!absl::IsAlreadyExists(made.status())) return made.status();
+    return absl::AlreadyExistsError(
+        absl::StrCat(made.status().message(), "; give another ", flag));
   }
   absl::Status Add(const std::string& path, absl::Status written) {
     if (written.ok()) paths_.push_back(path);

@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "client/c/plan_json.h"
 #include "client/diagnosis/wait_verdict.h"
-#include "client/prefetch/prefetch_loader.h"
 #include "client/receive/open_host_loader.h"
 #include "client/receive/server_queries.h"
+#include "common/monotonic_now.h"
 #include "common/status_macros.h"
 
 namespace millrace::c {
@@ -35,7 +35,7 @@ WaitStats WaitStatsOf(const HostLoader::Stats& stats) {
 
 Loader::Loader(LoadRequest request)
     : request_(std::move(request)),
-      opened_at_(prefetch::MonotonicNow()),
+      opened_at_(MonotonicNow()),
       told_at_(opened_at_) {
   MutexLock lock(close_mu_);
   opener_ = NamedThread("mr-open", [this] { Open(); });
@@ -185,7 +185,7 @@ std::string Loader::WhereTheTimeWent() {
   const absl::StatusOr<Opened*> opened = GetOpened();
   if (!opened.ok()) return "the loader is not open";
   const HostLoader::Stats now = (*opened)->host->stats();
-  const absl::Time now_at = prefetch::MonotonicNow();
+  const absl::Time now_at = MonotonicNow();
   MutexLock lock(mu_);
   diagnosis::WaitReport report =
       diagnosis::WaitBetween(WaitStatsOf(told_), WaitStatsOf(now),

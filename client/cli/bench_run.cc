@@ -12,8 +12,8 @@
 #include "client/cli/spec_flags.h"
 #include "client/cli/wire_share.h"
 #include "client/diagnosis/wait_verdict.h"
-#include "client/prefetch/prefetch_loader.h"
 #include "client/receive/open_host_loader.h"
+#include "common/monotonic_now.h"
 #include "common/status_macros.h"
 #include "common/thread.h"
 
@@ -90,11 +90,10 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   const absl::Status first = ForEach(loaders.size(), [&](size_t i) {
     HostLoader& loader = *loaders[i];
     // Cold storage may be slow.
-    const absl::Time patience =
-        prefetch::MonotonicNow() + options.host.next_timeout;
+    const absl::Time patience = MonotonicNow() + options.host.next_timeout;
     absl::Status begun = loader.Next().status();
     while ((absl::IsDeadlineExceeded(begun) || absl::IsUnavailable(begun)) &&
-           prefetch::MonotonicNow() < patience) {
+           MonotonicNow() < patience) {
       begun = loader.Next().status();
     }
     MR_RETURN_IF_ERROR(begun);
@@ -102,11 +101,10 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
     // The first use of each slot faults its pages in, which would make large
     // windows look slow.
     const bool by_window = options.warmup == absl::ZeroDuration();
-    const absl::Time enough = prefetch::MonotonicNow() +
-                              (by_window ? options.duration : options.warmup);
-    for (uint32_t n = 1; (!by_window || n < loader.window()) &&
-                         prefetch::MonotonicNow() < enough;
-         ++n) {
+    const absl::Time enough =
+        MonotonicNow() + (by_window ? options.duration : options.warmup);
+    for (uint32_t n = 1;
+         (!by_window || n < loader.window()) && MonotonicNow() < enough; ++n) {
       MR_RETURN_IF_ERROR(loader.Next().status());
     }
     return absl::OkStatus();
@@ -116,7 +114,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   std::vector<HostLoader::Stats> before;
   for (const auto& loader : loaders) before.push_back(loader->stats());
   const double cpu_before = CpuSeconds();
-  const absl::Time started = prefetch::MonotonicNow();
+  const absl::Time started = MonotonicNow();
   const absl::Time end = started + options.duration;
   const uint64_t batches = options.epochs == 0
                                ? options.batches
@@ -127,9 +125,9 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   std::vector<double> in_vain(loaders.size());
   const absl::Status taken = ForEach(loaders.size(), [&](size_t i) {
     for (uint64_t n = 1; timed || n < batches; ++n) {
-      const absl::Time asked = prefetch::MonotonicNow();
+      const absl::Time asked = MonotonicNow();
       const absl::StatusOr<HostBatch> batch = loaders[i]->Next();
-      const absl::Time now = prefetch::MonotonicNow();
+      const absl::Time now = MonotonicNow();
       if (!batch.ok()) {
         // A wait that a signal interrupts is a wait for data.
         if (!over(batch.status())) {
@@ -149,7 +147,7 @@ absl::StatusOr<BenchResult> MeasureBatches(const BenchOptions& options,
   result.interrupted = over(taken);
   if (!result.interrupted) result.ended = taken;
   result.seconds = absl::ToDoubleSeconds(
-      (result.ended.ok() ? prefetch::MonotonicNow()
+      (result.ended.ok() ? MonotonicNow()
                          : *std::max_element(last.begin(), last.end())) -
       started);
   result.cpu_seconds = CpuSeconds() - cpu_before;

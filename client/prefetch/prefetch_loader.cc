@@ -1,6 +1,5 @@
 #include "client/prefetch/prefetch_loader.h"
 
-#include <chrono>
 #include <utility>
 
 #include "client/prefetch/batch_fetcher.h"
@@ -155,11 +154,6 @@ void PrefetchLoader::Close() {
 }
 
 }  // namespace
-
-absl::Time MonotonicNow() {
-  return absl::UnixEpoch() +
-         absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
-}
 
 absl::StatusOr<std::unique_ptr<HostLoader>> NewPrefetchLoader(
     const HostLoaderOptions& options, OpenResponse plan,

@@ -26,11 +26,9 @@
 #include "absl/time/time.h"
 #include "client/prefetch/host_loader.h"
 #include "client/prefetch/transport.h"
+#include "common/monotonic_now.h"
 
 namespace millrace::prefetch {
-
-// A clock that never jumps. Its zero has no meaning.
-absl::Time MonotonicNow();
 
 // `opened_at`, by the clock `now`, is when opening began, for Stats. `wait`
 // replaces waiting where time is simulated: Next() calls it, without a lock

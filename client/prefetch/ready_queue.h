@@ -128,7 +128,7 @@ class ReadyQueue {
   // mean.
   absl::Duration consumer_step() const;
 
-  // Calls `look` under the lock. If it returns true, min_in_hand begins anew.
+  // Calls `look` under the lock. If it returns true, min_in_hand starts again.
   void Look(absl::FunctionRef<bool(const Consumption&)> look);
 
   void CountWindowChange(uint64_t changes, const std::string& reason);
@@ -202,7 +202,7 @@ class ReadyQueue {
   absl::Time last_return_ MR_GUARDED_BY(mu_) = absl::InfinitePast();
   // All batches below whole_below_ are whole, so Next() finds whole_below_ less
   // next_ of them in hand; min_in_hand_ is the minimum of that since Look()
-  // began to count anew.
+  // last returned true.
   uint64_t whole_below_ MR_GUARDED_BY(mu_) = 0;
   uint64_t min_in_hand_ MR_GUARDED_BY(mu_) = 0;
   std::string servers_text_ MR_GUARDED_BY(mu_);

@@ -26,7 +26,7 @@ bool WindowControl::Look(const Consumption& seen, bool disturbed,
     // Another generation counts other batches, and there is no rate before the
     // first batch: the counts so far cannot be compared with later ones.
     tuner_.Disturbed();
-    CountAnew(seen, now);
+    Restart(seen, now);
     return true;
   }
   const uint32_t before = window();
@@ -34,16 +34,16 @@ bool WindowControl::Look(const Consumption& seen, bool disturbed,
                       absl::ToDoubleSeconds(now - start_.at))) {
     case WindowTuner::Next::kGoOn:
       return false;
-    case WindowTuner::Next::kCountAnew:
+    case WindowTuner::Next::kRestart:
       break;
     case WindowTuner::Next::kDecide:
       tuner_.Decide(Interval(seen, servers));
       break;
   }
   // Slots that were free with the old window may be needed with the new one, so
-  // the watch begins anew.
+  // the watch starts again.
   if (window() != before) trim_at_ = absl::InfinitePast();
-  CountAnew(seen, now);
+  Restart(seen, now);
   return true;
 }
 
@@ -85,7 +85,7 @@ WindowInterval WindowControl::Interval(const Consumption& seen,
   return interval;
 }
 
-void WindowControl::CountAnew(const Consumption& seen, absl::Time now) {
+void WindowControl::Restart(const Consumption& seen, absl::Time now) {
   start_.at = now;
   start_.returned = seen.last_return;
   start_.generation = seen.generation;
@@ -103,7 +103,7 @@ void WindowControl::Trim(SlotPool* pool, uint32_t spares, absl::Time now) {
   if (now < trim_at_) return;
   // Kept: a slot for each batch in flight or ready, the spares, and one for
   // each batch that the consumer holds. When nothing is left to give back, the
-  // watch begins anew.
+  // watch starts again.
   if (!pool->TrimOne(window() + spares + pool->held())) {
     trim_at_ = absl::InfinitePast();
   }

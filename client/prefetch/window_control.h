@@ -9,8 +9,8 @@
 //
 // No thread, no clock. Not thread-safe.
 //
-//   const bool anew = control.Look(consumption, disturbed, servers, now);
-//   if (anew) ... consumption.min_in_hand begins anew ...
+//   const bool restart = control.Look(consumption, disturbed, servers, now);
+//   if (restart) ... consumption.min_in_hand starts again ...
 //   control.Trim(pool, spares, now);
 //   ... request batches up to control.window() ...
 
@@ -44,7 +44,7 @@ class WindowControl {
 
   // Takes the consumption until now; `servers` are in use. `disturbed`: it is
   // not representative, because the data end or nothing can be requested. True:
-  // counting begins anew from here.
+  // counting starts again from here.
   bool Look(const Consumption& seen, bool disturbed, uint32_t servers,
             absl::Time now);
 
@@ -66,7 +66,7 @@ class WindowControl {
 
   // Measurements since `start_`.
   WindowInterval Interval(const Consumption& seen, uint32_t servers) const;
-  void CountAnew(const Consumption& seen, absl::Time now);
+  void Restart(const Consumption& seen, absl::Time now);
 
   // start_ holds the values at the start of the present interval. The tuner
   // sees the differences from them.

@@ -96,7 +96,7 @@ WindowTuner::Next WindowTuner::Look(uint64_t batches, double seconds) {
     if (batches < settle_batches_ && seconds < kMaxSeconds) return Next::kGoOn;
     settling_ = false;
     age_ += seconds;
-    return Next::kCountAnew;
+    return Next::kRestart;
   }
   if (seconds < kMinSeconds) return Next::kGoOn;
   if (batches >= std::max<uint64_t>(kMinBatches, window_)) {

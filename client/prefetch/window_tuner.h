@@ -35,7 +35,7 @@
 //
 //   switch (tuner.Look(batches, seconds)) {  // since counting began
 //     case WindowTuner::Next::kGoOn: break;
-//     case WindowTuner::Next::kCountAnew: ... begin to count ...; break;
+//     case WindowTuner::Next::kRestart: ... begin to count ...; break;
 //     case WindowTuner::Next::kDecide:
 //       if (tuner.Decide(seen)) Say(tuner.window(), tuner.reason());
 //       ... begin to count ...
@@ -75,7 +75,7 @@ class WindowTuner {
     uint32_t cheap = 0;
   };
 
-  enum class Next { kGoOn, kCountAnew, kDecide };
+  enum class Next { kGoOn, kRestart, kDecide };
 
   explicit WindowTuner(const Options& options);
 
@@ -87,11 +87,11 @@ class WindowTuner {
   // What to do now, after `batches` were consumed since counting began.
   Next Look(uint64_t batches, double seconds);
 
-  // True: the window has changed. Counting begins anew in any case.
+  // True: the window has changed. Counting starts again in any case.
   bool Decide(const WindowInterval& seen);
 
   // The measurements so far are void (a Seek(), the end of the data). The
-  // caller begins to count anew.
+  // caller starts to count again.
   void Disturbed();
 
  private:

@@ -17,6 +17,7 @@
 #include "client/receive/steady_deadline.h"
 #include "client/receive/unary_call.h"
 #include "common/logging.h"
+#include "common/monotonic_now.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/wire/version.h"
@@ -87,7 +88,7 @@ void UseChannelsForBatches(uint64_t batch_bytes,
 
 absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
     const HostLoaderOptions& options, const CancelFlag* cancelled) {
-  const absl::Time opened_at = prefetch::MonotonicNow();
+  const absl::Time opened_at = MonotonicNow();
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(std::vector<HostPort> hosts,
                       ParseEndpoint(options.endpoint));

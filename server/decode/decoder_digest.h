@@ -22,7 +22,7 @@ namespace millrace::decode {
 // Internal: an image is not decoded; names it and the reason.
 absl::StatusOr<std::string> DecoderDigest();
 
-// Of `images`, decoded anew: whole, in part, at every scale, in both numbers of
+// Of `images`, each decoded whole, in part, at every scale, in both numbers of
 // channels.
 absl::StatusOr<std::string> DigestOf(absl::Span<const ProbeImage> images);
 

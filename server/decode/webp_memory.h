@@ -3,8 +3,9 @@
 // groups of Huffman tables, more than half a gigabyte, whatever its pixels.
 //
 // libwebp takes all its memory through WebPSafeMalloc() and WebPSafeCalloc(),
-// which it exports; this file defines them anew, and the dynamic linker prefers
-// ours. A test notices a libwebp that is built in a way that it does not.
+// which it exports; this file defines them again, and the dynamic linker
+// prefers ours. A test notices a libwebp that is built in a way that it does
+// not.
 //
 // One at a time on a thread; it counts that thread's allocations alone, all
 // that were made since, freed or not.

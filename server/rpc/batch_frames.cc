@@ -63,7 +63,7 @@ BatchFrames::BatchFrames(batch::FilledBatch batch,
   payload_ = WholePayload(std::move(batch.payload), std::move(live));
 }
 
-grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
+grpc::ByteBuffer BatchFrames::Next(uint64_t max_bytes) {
   uint64_t bytes = payload_bytes_ - offset_;
   uint64_t data_bytes = bytes;
   wire::FrameCompression compression;
@@ -74,9 +74,9 @@ grpc::ByteBuffer BatchFrames::Next(uint64_t most_bytes) {
     if (part.compressed) {
       compression = {COMPRESSION_ZSTD, part.raw_bytes, part.delta_stride};
     }
-  } else if (bytes > most_bytes + most_bytes / 4) {
+  } else if (bytes > max_bytes + max_bytes / 4) {
     // A remainder slightly larger than a frame is sent with the last frame.
-    bytes = data_bytes = most_bytes;
+    bytes = data_bytes = max_bytes;
   }
 
   grpc::Slice slices[2];

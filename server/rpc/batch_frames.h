@@ -32,9 +32,9 @@ class BatchFrames {
               BatchCompression compression = {});
 
   // The next Frame message. If the payload is not compressed, the frame carries
-  // about `most_bytes` of it. Every batch has at least one frame, also a batch
+  // about `max_bytes` of it. Every batch has at least one frame, also a batch
   // without payload.
-  grpc::ByteBuffer Next(uint64_t most_bytes = wire::kFrameDataBytes);
+  grpc::ByteBuffer Next(uint64_t max_bytes = wire::kFrameDataBytes);
 
   bool done() const { return started_ && offset_ == payload_bytes_; }
   const BatchHeader& header() const { return header_; }

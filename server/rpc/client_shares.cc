@@ -321,10 +321,10 @@ ClientShares::Member::~Member() {
   for (const auto& on_room : callbacks) on_room();
 }
 
-uint64_t ClientShares::Member::Take(uint64_t most) {
+uint64_t ClientShares::Member::Take(uint64_t max) {
   MutexLock lock(shares_->mu_);
   // Granted steps are already counted.
-  uint64_t taken = std::min(most, granted_);
+  uint64_t taken = std::min(max, granted_);
   granted_ -= taken;
   const uint64_t window = shares_->Window(*this);
   // A few large runs cost less than many small ones. A call that is not below
@@ -334,7 +334,7 @@ uint64_t ClientShares::Member::Take(uint64_t most) {
   // This overtakes no waiting call: every thread that makes room calls Grant()
   // under the same lock, so the room that is left is not enough for the calls
   // that wait.
-  while (taken < most && outstanding_ < window && shares_->HasRoom(*this)) {
+  while (taken < max && outstanding_ < window && shares_->HasRoom(*this)) {
     shares_->Count(this, 1);
     ++taken;
   }

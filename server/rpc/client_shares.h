@@ -192,10 +192,10 @@ class ClientShares::Member {
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
-  // Takes up to `most` steps (at least 1): what is missing to the call's
+  // Takes up to `max` steps (at least 1): what is missing to the call's
   // window, that is its part, at least 1, once half of it is gone. 0: none now.
   // Then the call's own Return() makes room, or on_room says that there is.
-  uint64_t Take(uint64_t most);
+  uint64_t Take(uint64_t max);
 
   // So many steps were sent or given up. Returns the on_room of calls that have
   // room now: to be called without locks.

@@ -140,7 +140,9 @@ absl::Status DatasetWriter::PlanFiles(const std::string& path) {
   if (target_.replaces) {
     MR_RETURN_IF_ERROR(MakeStaging());
   } else {
-    if (target_.in_folder) MR_RETURN_IF_ERROR(MakeFolder());
+    if (target_.in_folder) {
+      MR_ASSIGN_OR_RETURN(made_folder_, MakeFolder(target_.folder));
+    }
     const std::string name = FileName(path);
     temporary_files_ =
         TemporaryFiles(target_.folder, [&](absl::string_view of) {
@@ -181,15 +183,6 @@ absl::Status DatasetWriter::PlanFiles(const std::string& path) {
   (void)unlink(shards_[0].temporary_path.c_str());
   MR_ASSIGN_OR_RETURN(writer_, format_.NewShardWriter(shards_[0].temporary_path,
                                                       info_.schema()));
-  return absl::OkStatus();
-}
-
-absl::Status DatasetWriter::MakeFolder() {
-  if (mkdir(target_.folder.c_str(), 0777) == 0) {
-    made_folder_ = true;
-  } else if (errno != EEXIST) {
-    return FileError(errno, "create folder", target_.folder);
-  }
   return absl::OkStatus();
 }
 

@@ -104,7 +104,6 @@ class DatasetWriter {
   DatasetWriter(const ShardFormat& format, SampleCheck check)
       : format_(format), check_(std::move(check)) {}
   absl::Status PlanFiles(const std::string& path);
-  absl::Status MakeFolder();
   absl::Status MakeStaging();
   absl::Status FinishShard();
   absl::Status Publish();

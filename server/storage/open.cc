@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/folder.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/operators/operators.h"
@@ -27,11 +28,6 @@ constexpr int kMaxTries = 3;
 // Distinguishes a folder from another one of the same name; zeros: there is no
 // folder.
 using FileNumber = std::pair<dev_t, ino_t>;
-
-bool IsFolder(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 FileNumber NumberOf(const std::string& path) {
   struct stat info;

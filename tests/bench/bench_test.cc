@@ -101,6 +101,19 @@ TEST(SpecRunnerTest, CountsSamplesAndBytesOfWholeBatches) {
   }
 }
 
+TEST(SpecRunnerTest, RunsExactlyAsManyBatches) {
+  PipelineSpec spec;
+  spec.set_batch_size(4);  // two batches an epoch
+  auto runner = SpecRunner::Create(RawPixels(), spec, {});
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  for (const uint64_t batches : {1, 2, 5}) {
+    const auto rate = (*runner)->Run(batches);
+    ASSERT_TRUE(rate.ok()) << rate.status();
+    EXPECT_EQ(rate->samples, 4 * batches);
+    EXPECT_GE(rate->payload_bytes, rate->samples * (256 * 256 * 3 + 8));
+  }
+}
+
 TEST(SpecRunnerTest, SaysWhatABadSampleSays) {
   Field image;
   image.set_kind(FIELD_KIND_ENCODED_IMAGE);
@@ -118,6 +131,7 @@ TEST(SpecRunnerTest, SaysWhatABadSampleSays) {
   ASSERT_TRUE(runner.ok()) << runner.status();
   EXPECT_EQ((*runner)->Measure(absl::Seconds(1)).status().code(),
             absl::StatusCode::kDataLoss);
+  EXPECT_EQ((*runner)->Run(1).status().code(), absl::StatusCode::kDataLoss);
 }
 
 // The floor must see what a decoder sees, so damage inside the crop is met, and

@@ -35,11 +35,11 @@
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "client/prefetch/host_loader.h"
-#include "client/prefetch/prefetch_loader.h"
 #include "client/receive/open_host_loader.h"
 #include "client/receive/server_queries.h"
 #include "common/byte_budget.h"
 #include "common/logging.h"
+#include "common/monotonic_now.h"
 #include "server/rpc/rpc_server.h"
 #include "tests/testing/fake_engine.h"
 
@@ -172,10 +172,9 @@ Result Measure(const Flags& flags, const std::string& mode) {
                                static_cast<double>(flags.batch_bytes)));
   const double server_before = Ask(ask[1], answer[0]);
   const double client_before = OwnCpu();
-  const absl::Time start = prefetch::MonotonicNow();
+  const absl::Time start = MonotonicNow();
   for (uint64_t i = 0; i < batches; ++i) take();
-  const double seconds =
-      absl::ToDoubleSeconds(prefetch::MonotonicNow() - start);
+  const double seconds = absl::ToDoubleSeconds(MonotonicNow() - start);
   const double client = OwnCpu() - client_before;
   const double served = Ask(ask[1], answer[0]) - server_before;
   const uint64_t shared = SharedBatches(options.endpoint) - shared_before;

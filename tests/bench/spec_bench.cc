@@ -1,9 +1,14 @@
 // Images a second of a pipeline alone, over a packed dataset, without network:
 //
 //   spec_bench --dataset=lmdb:PATH (--preset=NAME | --pipeline=FILE)
-//              [--threads=2] [--read_threads=32] [--seconds=3]
+//              [--threads=2] [--read_threads=32] [--seconds=3 | --batches=N]
 //              [--batch_size=64]
 //   spec_bench --synthetic_latency_us=1000    (28 x 28 pixels, each read waits)
+//
+// --batches runs exactly N batches, the same work each time, so that the
+// instructions of two versions can be compared:
+//
+//   valgrind --tool=callgrind spec_bench ... --threads=1 --batches=4
 //
 // The file holds a pipeline spec as text; its source is replaced by --dataset.
 // Prints one JSON object: images_per_second, cpu_seconds_per_1000,
@@ -26,7 +31,8 @@
 #include "server/storage/synthetic/synthetic_source.h"
 #include "tests/bench/spec_runner.h"
 
-ABSL_FLAG(std::string, dataset, "", "lmdb:PATH, parquet:PATH or imagefolder:PATH");
+ABSL_FLAG(std::string, dataset, "",
+          "lmdb:PATH, parquet:PATH or imagefolder:PATH");
 ABSL_FLAG(std::string, preset, "", "a pipeline by name");
 ABSL_FLAG(std::string, pipeline, "", "file with a pipeline spec as text");
 ABSL_FLAG(uint32_t, threads, 2, "worker threads");
@@ -35,6 +41,9 @@ ABSL_FLAG(uint32_t, synthetic_latency_us, 0,
           "no dataset: samples that take so long to read");
 ABSL_FLAG(uint32_t, batch_size, 64, "samples of a batch");
 ABSL_FLAG(double, seconds, 3, "how long to measure");
+ABSL_FLAG(uint64_t, batches, 0,
+          "run exactly this number of batches, without a warm-up; 0: measure "
+          "for --seconds");
 
 namespace millrace {
 namespace {
@@ -76,9 +85,12 @@ absl::Status Main() {
       SpecRunner::Create(std::move(source), std::move(spec),
                          {.threads = absl::GetFlag(FLAGS_threads),
                           .read_threads = absl::GetFlag(FLAGS_read_threads)}));
+  const uint64_t batches = absl::GetFlag(FLAGS_batches);
   MR_ASSIGN_OR_RETURN(
       const SpecRunner::Rate rate,
-      runner->Measure(absl::Seconds(absl::GetFlag(FLAGS_seconds))));
+      batches > 0
+          ? runner->Run(batches)
+          : runner->Measure(absl::Seconds(absl::GetFlag(FLAGS_seconds))));
   std::printf(
       "{\"images_per_second\": %.1f, \"cpu_seconds_per_1000\": %.4f, "
       "\"bytes_per_image\": %.0f, \"images\": %llu, \"threads\": %u}\n",

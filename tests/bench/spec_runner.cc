@@ -65,14 +65,14 @@ class EngineRunner : public SpecRunner {
     uint64_t asked = 0;
     Rate rate;
     for (bool started = false;;) {
-      // The runs of a few epochs are under way at a time; the engine takes
+      // The runs of a few epochs are in flight at a time; the engine takes
       // them in turn.
       while (true) {
         {
           MutexLock lock(mu_);
           if (asked >= finished_ + kAhead) break;
         }
-        auto run = Start();
+        auto run = Start(steps());
         if (!run.ok()) {
           failed = run.status();
           break;
@@ -110,6 +110,32 @@ class EngineRunner : public SpecRunner {
     return rate;
   }
 
+  absl::StatusOr<Rate> Run(uint64_t batches) override {
+    {
+      MutexLock lock(mu_);
+      failure_ = absl::OkStatus();
+      samples_ = 0;
+      payload_bytes_ = 0;
+    }
+    const Clock::time_point start = Clock::now();
+    const double cpu = CpuSeconds();
+    while (batches > 0) {
+      const uint64_t count = std::min(batches, steps());
+      MR_ASSIGN_OR_RETURN(const auto run, Start(count));
+      batches -= count;
+      MutexLock lock(mu_);
+      while (running_ > 0) changed_.Wait(lock);
+      MR_RETURN_IF_ERROR(failure_);
+    }
+    Rate rate;
+    rate.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    rate.cpu_seconds = CpuSeconds() - cpu;
+    MutexLock lock(mu_);
+    rate.samples = samples_;
+    rate.payload_bytes = payload_bytes_;
+    return rate;
+  }
+
   const PipelineSpec& resolved_spec() const override {
     return pipeline_->description().resolved_spec();
   }
@@ -119,7 +145,8 @@ class EngineRunner : public SpecRunner {
 
   uint64_t steps() const { return pipeline_->description().steps_per_epoch(); }
 
-  absl::StatusOr<std::unique_ptr<pipeline::Engine::Run>> Start() {
+  // Steps [0, count) of the next epoch.
+  absl::StatusOr<std::unique_ptr<pipeline::Engine::Run>> Start(uint64_t count) {
     pipeline::Engine::Callbacks callbacks;
     callbacks.on_batch = [this](batch::FilledBatch batch) {
       MutexLock lock(mu_);
@@ -140,7 +167,7 @@ class EngineRunner : public SpecRunner {
       MutexLock lock(mu_);
       ++running_;
     }
-    auto run = engine_->Start(pipeline_, {epoch_++, 0, steps(), 0, 1, false},
+    auto run = engine_->Start(pipeline_, {epoch_++, 0, count, 0, 1, false},
                               std::move(callbacks));
     if (!run.ok()) {
       MutexLock lock(mu_);

@@ -57,6 +57,11 @@ class SpecRunner {
   // the next epoch at the next call.
   virtual absl::StatusOr<Rate> Measure(absl::Duration duration) = 0;
 
+  // Runs exactly `batches` batches, from the beginning of the next epoch on,
+  // one epoch after the other: the same work whenever it is called, for
+  // counting instructions. No batch is for warming up.
+  virtual absl::StatusOr<Rate> Run(uint64_t batches) = 0;
+
   virtual const PipelineSpec& resolved_spec() const = 0;
 };
 

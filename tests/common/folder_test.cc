@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/testing/subprocess.h"
 
 // Number of entries until readdir() fails; negative: it does not.
@@ -48,6 +49,45 @@ TEST(FolderTest, IsAFolderOrALinkToOne) {
        {file, file + "/", dangling, folder + "/none", std::string()}) {
     EXPECT_FALSE(IsFolder(path)) << path;
   }
+}
+
+TEST(FolderTest, IsCreatedOnce) {
+  const std::string path = testing::NewTempDir() + "/new";
+  EXPECT_TRUE(*MakeFolder(path));
+  EXPECT_FALSE(*MakeFolder(path));
+  EXPECT_FALSE(*MakeFolder(path + "/"));
+  EXPECT_TRUE(IsFolder(path));
+  const std::string link = path + "/link";
+  ASSERT_EQ(symlink(path.c_str(), link.c_str()), 0);
+  EXPECT_FALSE(*MakeFolder(link)) << "a link to a folder";
+  EXPECT_TRUE(absl::IsNotFound(MakeFolder(path + "/none/new").status()));
+}
+
+TEST(FolderTest, IsCreatedWithTheFoldersAboveIt) {
+  const std::string folder = testing::NewTempDir();
+  EXPECT_TRUE(MakeFolders(folder + "/a/b//c").ok());
+  EXPECT_TRUE(IsFolder(folder + "/a/b/c"));
+  EXPECT_TRUE(MakeFolders(folder + "/a/b").ok()) << "it exists";
+  EXPECT_TRUE(MakeFolders(folder + "/a/d/").ok());
+  EXPECT_TRUE(IsFolder(folder + "/a/d"));
+}
+
+TEST(FolderTest, IsNotCreatedWhereAFileOrALinkToNothingIs) {
+  const std::string folder = testing::NewTempDir();
+  testing::WriteFile(folder + "/file", "x");
+  ASSERT_EQ(symlink("none", (folder + "/link").c_str()), 0);
+  const auto expect = [&folder](const std::string& path,
+                                const std::string& why) {
+    const absl::Status status = MakeFolders(folder + path);
+    EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
+    EXPECT_EQ(status.message(), absl::StrCat("cannot create the folder ",
+                                             folder, path, ": ", why));
+  };
+  expect("/file", "it is a file");
+  expect("/file/a/b", folder + "/file is a file");
+  expect("/link", "it is a link to nothing");
+  expect("/link/a", folder + "/link is a link to nothing");
+  EXPECT_EQ(testing::ReadFile(folder + "/file"), "x");
 }
 
 TEST(FolderTest, ListsItsNames) {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
+#include "common/folder.h"
 #include "common/read_file.h"
 #include "trainer/files.h"
 #include "trainer/progress.h"
@@ -132,7 +133,9 @@ TEST_F(Files, AreNotFoldersOfOtherFlags) {
   };
   const std::string logs = folder_ + "/logs";
   for (const bool exists : {false, true}) {
-    if (exists) ASSERT_TRUE(MakeFolders(logs).ok());
+    if (exists) {
+      ASSERT_TRUE(MakeFolders(logs).ok());
+    }
     for (const char* slash : {"", "/"}) {
       EXPECT_EQ(check(logs, logs + slash),
                 absl::StrCat("--json and --audit_dir both name ", logs,
@@ -240,16 +243,6 @@ TEST_F(Files, ThatArePipesAreCheckedWithoutBeingOpened) {
   struct stat info;
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_TRUE(S_ISFIFO(info.st_mode));
-}
-
-TEST_F(Files, FoldersAreMadeWithThoseAboveThem) {
-  EXPECT_TRUE(MakeFolders(folder_ + "/a/b//c").ok());
-  EXPECT_TRUE(MakeFolders(folder_ + "/a/b").ok()) << "that is there";
-  EXPECT_TRUE(WriteFileAtomically(folder_ + "/a/b/c/file", "x").ok());
-  for (const char* path : {"/a/b/c/file", "/a/b/c/file/d"}) {
-    const absl::Status status = MakeFolders(folder_ + path);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + path));
-  }
 }
 
 TEST_F(Files, FoldersThatCannotBeMadeAreKnownBefore) {

@@ -11,7 +11,7 @@ NUMBER = 1
 TITLE = "784-128-64-10 on 28 x 28 pictures, Adam 1e-3, batch 64"
 ROUNDS = 5
 FLAGS = ("tensorboard", "repeat_batches")
-MOST = 1.15  # Millrace's epoch over the same C++, or Python, training from memory
+MAX_RATIO = 1.15  # Millrace's epoch over the same C++, or Python, training from memory
 BATCH = 64
 REFERENCE = "cpp_memory"
 MILLRACE = "millrace"
@@ -159,13 +159,13 @@ def tables(found):
         stats.row_or_reason(row, len(head) - 1, cells) + [PUBLISHED.get(key, "")]
         for key, row in found["rows"].items()]), ""]
     lines.append("- An epoch of Millrace over the same C++ training from memory, " + stats.verdict(
-        stats.ratios(experiments.runs(found, MILLRACE), reference, stats.epoch_time), MOST) + ".")
+        stats.ratios(experiments.runs(found, MILLRACE), reference, stats.epoch_time), MAX_RATIO) + ".")
     if PYTHON in found["rows"]:  # results of before have no such row
         lines.append("- An epoch of the Python loop with Millrace over the same loop from tensors "
                      "in memory, " + stats.verdict(
                          stats.ratios(experiments.runs(found, PYTHON),
                                       experiments.runs(found, PYTHON_REFERENCE), stats.epoch_time),
-                         MOST) + ".")
+                         MAX_RATIO) + ".")
     lines.append("- " + accuracy_sentence(found))
     lines.append("- " + equal_sentence(found))
     return "\n".join(lines)

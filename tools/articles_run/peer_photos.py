@@ -67,7 +67,7 @@ def albumentations(options):
 
 
 class Lmdb(Files):
-    """The files' bytes under their numbers; opened anew in each worker."""
+    """The files' bytes under their numbers; opened again in each worker."""
 
     def __init__(self, options):
         import lmdb as library

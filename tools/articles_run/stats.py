@@ -48,11 +48,11 @@ def ratios(ours, others, value):
     return [value(run) / value(of_round[run["round"]]) for run in ours if run["round"] in of_round]
 
 
-def verdict(values, most):
-    """Whether the median of ratios is at most `most`, as a sentence."""
+def verdict(values, limit):
+    """Whether the median of ratios is at most `limit`, as a sentence."""
     if not values:
-        return f"at most {most:g}: not measured"
-    return (f"at most {most:g}: {'reached' if median(values) <= most else 'missed'}, "
+        return f"at most {limit:g}: not measured"
+    return (f"at most {limit:g}: {'reached' if median(values) <= limit else 'missed'}, "
             f"{spread(values, lambda v: f'{v:.2f}')}")
 
 

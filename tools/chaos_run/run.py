@@ -409,8 +409,8 @@ def main(arguments):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     keep = options.keep
     try:
-        most = options.servers + 2
-        network = networks.Namespaces(most) if options.netns else networks.Loopback(most)
+        hosts = options.servers + 2
+        network = networks.Namespaces(hosts) if options.netns else networks.Loopback(hosts)
         kinds = set(schedule.KINDS) - schedule.NAMESPACES - schedule.NETEM | network.kinds
         missing = [k for k in schedule.KINDS if k not in kinds]
         print(f"seed {options.seed}, {options.servers} servers, {WORLD} clients, "
@@ -434,7 +434,7 @@ def main(arguments):
             print(f"WRONG: {problem}", flush=True)
         print(f"{'OK' if ok else 'FAILED'}: {figures['batches']} batches compared; longest wait "
               f"{figures['longest_wait']:.1f} s; {figures['got_work']} times a server came or came "
-              f"back and had sent batches within {figures['longest_without']:.1f} s; most memory: "
+              f"back and had sent batches within {figures['longest_without']:.1f} s; maximum memory: "
               f"server {figures['servers']} MiB, client {figures['clients']} MiB; "
               f"seed {options.seed}", flush=True)
         keep = keep or not ok

@@ -173,7 +173,7 @@ def lightning_validate_test_predict(environment):
     trainer.fit(_module(seen), train, validate)
     for epoch in range(2):
         assert _flat(seen[f"train {epoch}"]) == list(range(2000))
-    assert seen["train 0"] != seen["train 1"], "shuffled anew"
+    assert seen["train 0"] != seen["train 1"], "shuffled again"
     # Two batches to check, then four whole validations.
     assert _flat(seen["validate"]) == sorted(list(range(100)) + 4 * list(range(120)))
     trainer.test(_module(seen), validate)
@@ -336,7 +336,7 @@ def length_before_the_process_group(environment):
         raise AssertionError("the rank changed after a batch")
     except millrace.FailedPreconditionError as error:
         assert "init_process_group" in str(error), error
-    return "a loader that was asked for its length takes its rank anew"
+    return "a loader that was asked for its length takes its new rank"
 
 
 _CHECKS = [accelerate_skip_first_batches, accelerate_last_accumulation, accelerate_gather_for_metrics,

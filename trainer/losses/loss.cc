@@ -105,9 +105,9 @@ class BceOfValues final : public OfValues {
     // Reading the values would stop a device: there only the first batch is
     // checked.
     if (!seen_ || target.is_cpu()) {
-      const auto [least, most] = at::aminmax(target);
-      const double low = least.item<double>();
-      const double high = most.item<double>();
+      const auto [min, max] = at::aminmax(target);
+      const double low = min.item<double>();
+      const double high = max.item<double>();
       // NaN is the loss's concern.
       if (low < 0 || high > 1) {
         throw TargetError(absl::StrCat(

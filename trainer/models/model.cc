@@ -19,9 +19,9 @@
 namespace millrace::models {
 namespace {
 
-bool HasSides(const ImageShape& shape, int64_t least, int64_t most) {
-  return shape.channels >= 1 && std::min(shape.height, shape.width) >= least &&
-         std::max(shape.height, shape.width) <= most;
+bool HasSides(const ImageShape& shape, int64_t min, int64_t max) {
+  return shape.channels >= 1 && std::min(shape.height, shape.width) >= min &&
+         std::max(shape.height, shape.width) <= max;
 }
 
 // The samples that a built-in model takes, for people.

@@ -16,9 +16,9 @@
 #include "absl/strings/str_format.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
+#include "common/folder.h"
 #include "common/host_name.h"
 #include "common/status_macros.h"
-#include "trainer/files.h"
 #include "trainer/monitoring/crc32c.h"
 
 namespace millrace::monitoring {
@@ -97,7 +97,7 @@ std::string FrameRecord(absl::string_view event) {
 
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(
     const std::string& folder, const Options& options) {
-  MR_RETURN_IF_ERROR(trainer::MakeFolders(folder));
+  MR_RETURN_IF_ERROR(MakeFolders(folder));
   const std::string path =
       absl::StrCat(folder, "/", EventFileName(options.now));
   UniqueFd opened(

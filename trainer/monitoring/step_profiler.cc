@@ -16,9 +16,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/count_text.h"
+#include "common/folder.h"
 #include "common/host_name.h"
 #include "common/logging.h"
-#include "trainer/files.h"
 #include "trainer/monitoring/op_table.h"
 
 namespace millrace::monitoring {
@@ -128,7 +128,7 @@ std::optional<std::string> StepProfiler::Stop(uint64_t last_step) {
       absl::StrCat(options_.folder, "/", FileName(options_.rank));
   // Not earlier: a run that fails before its first step leaves no folder. Where
   // this fails, the trace is missing below.
-  const absl::Status made = trainer::MakeFolders(options_.folder);
+  const absl::Status made = MakeFolders(options_.folder);
   try {
     const std::unique_ptr<profiler::ProfilerResult> result =
         profiler::disableProfiler();

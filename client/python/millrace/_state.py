@@ -63,8 +63,8 @@ def load(state: Any) -> tuple[Position, int, Expected] | None:
             f"the state has version {state.get('version')!r}, and this release reads version "
             f"{_VERSION}: {_ADVICE}")
 
-    def number(name: str, most: int = 2**64 - 1) -> int:
-        return _values.whole_number(f"state[{name!r}]", state[name], 0, most)
+    def number(name: str, maximum: int = 2**64 - 1) -> int:
+        return _values.whole_number(f"state[{name!r}]", state[name], 0, maximum)
 
     for name in ("epoch", "step", "steps_per_epoch", "global_batch_size", "plan_hash",
                  "fingerprint"):

@@ -13,20 +13,21 @@ _MAX_UINT64 = 2**64 - 1
 MAX_EPOCH = _MAX_UINT64 - 1
 
 
-def whole_number(name: str, value: Any, least: int, most: int = _MAX_UINT64) -> int:
-    """The value as int, from `least` to `most`. Integers of NumPy are accepted, bool is not."""
+def whole_number(name: str, value: Any, minimum: int, maximum: int = _MAX_UINT64) -> int:
+    """The value as int, from `minimum` to `maximum`. Integers of NumPy are accepted, bool is not."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ArgumentError(f"{name}={value!r}: expected a whole number from {least} to {most}")
+        raise ArgumentError(f"{name}={value!r}: expected a whole number from {minimum} to {maximum}")
     number = int(value.__index__())
-    if not least <= number <= most:
+    if not minimum <= number <= maximum:
         raise InvalidArgumentError(
-            f"{name}={value!r}: expected a whole number from {least} to {most}")
+            f"{name}={value!r}: expected a whole number from {minimum} to {maximum}")
     return number
 
 
-def optional_whole_number(name: str, value: Any, least: int, most: int = _MAX_UINT64) -> int | None:
+def optional_whole_number(name: str, value: Any, minimum: int,
+                          maximum: int = _MAX_UINT64) -> int | None:
     """As whole_number(); None stays None."""
-    return None if value is None else whole_number(name, value, least, most)
+    return None if value is None else whole_number(name, value, minimum, maximum)
 
 
 def epoch(value: Any) -> int:

@@ -372,7 +372,7 @@ class Loader:
             plan = self._read_plan(json.loads(native.wait_open()), tensor_type)
             if self._expected is not None:
                 self._expected.check(plan.facts)
-        except BaseException as error:  # Ctrl-C as well: a later call begins anew
+        except BaseException as error:  # Ctrl-C as well: a later call starts again
             failure = error if self._data is None else self._data.explain(error, "opened")
             self._give_up()
             advice = _pipeline.advice_on_file(self._pipeline.settings)

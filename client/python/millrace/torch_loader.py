@@ -58,7 +58,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
                  batch_size: int | None = None, *,
                  dp_rank: int | None = None, dp_world: int | None = None, device_mesh: Any = None,
                  **others: Any) -> None:
-        # A framework that makes a loader anew, as Lightning for predict(), hands over what it finds.
+        # A framework that builds a new loader, as Lightning for predict(), hands over what it finds.
         if others.get("collate_fn") is whole_batch:
             del others["collate_fn"]
         if isinstance(others.get("sampler"), (SequentialOrder, ShuffledOrder)):
@@ -225,7 +225,7 @@ def _ranks_of(rank: int | None, world_size: int | None, dp_rank: int | None, dp_
 
 
 def _again(dataset: ServedDataset, others: Mapping[str, Any], named: Mapping[str, Any]) -> Loader:
-    """The loader of a DataLoader that is made anew over the dataset of another one."""
+    """The loader of a new DataLoader over the dataset of another one."""
     before = dataset._loader
     known = before._arguments
     _refused.check({name: value for name, value in others.items() if name not in known}, known)

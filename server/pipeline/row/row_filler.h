@@ -24,7 +24,7 @@
 
 namespace millrace::pipeline {
 
-// A rank's part of a step, under way.
+// A rank's part of a step, in progress.
 struct BatchSlice {
   uint64_t step_first = 0;   // position of the global batch's first sample
   uint64_t global_rows = 0;  // of the global batch

@@ -29,8 +29,8 @@ class ContentRead {
   absl::Status Run(uint32_t threads, const IndexProgress& progress) {
     {
       std::vector<NamedThread> others;
-      const int64_t most = std::min<int64_t>(threads, files_.size());
-      for (int64_t i = 1; i < most; ++i) {
+      const int64_t count = std::min<int64_t>(threads, files_.size());
+      for (int64_t i = 1; i < count; ++i) {
         others.emplace_back("mr-hash", [this] { Work(nullptr); });
       }
       Work(&progress);

@@ -30,8 +30,8 @@ struct IndexedFolder {
 using IndexProgress =
     std::function<bool(int64_t files, int64_t all_files, int64_t bytes)>;
 
-// Lists `path` anew, reads it on `threads` threads, and writes the index to the
-// cache folder of `options`. Errors of OpenFolderSource() and of its reads.
+// Lists `path` again, reads it on `threads` threads, and writes the index to
+// the cache folder of `options`. Errors of OpenFolderSource() and of its reads.
 // FailedPrecondition: there is no cache folder. Cancelled: `progress` said so;
 // an older index stays.
 absl::StatusOr<IndexedFolder> IndexImageFolder(const std::string& path,

@@ -84,6 +84,18 @@ TEST_F(BatchFiles, MayBeInAFolderOfOtherFiles) {
                     HasSubstr("give another --output=DIR")));
 }
 
+TEST_F(BatchFiles, AreNotWhereAFileIs) {
+  testing::WriteFile(folder_, "mine");
+  for (const Folder state : {Folder::kMayExist, Folder::kIsNew}) {
+    const absl::Status written = Write(state);
+    EXPECT_TRUE(absl::IsAlreadyExists(written)) << written;
+    EXPECT_EQ(written.message(),
+              "cannot create the folder " + folder_ +
+                  ": it is a file; give another --output=DIR");
+  }
+  EXPECT_EQ(testing::ReadFile(folder_), "mine");
+}
+
 // A link of that name led into a dataset, which the batch replaced; at a FIFO
 // the program waited for ever.
 TEST_F(BatchFiles, ReplaceNothing) {

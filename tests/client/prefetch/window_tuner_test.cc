@@ -54,7 +54,7 @@ class WindowTunerTest : public ::testing::Test {
 TEST_F(WindowTunerTest, WaitsForAWholeWindowBeforeItCounts) {
   WindowTuner tuner({.initial = 16, .max = 64});
   EXPECT_EQ(tuner.Look(15, 5), WindowTuner::Next::kGoOn);
-  EXPECT_EQ(tuner.Look(16, 5), WindowTuner::Next::kCountAnew);
+  EXPECT_EQ(tuner.Look(16, 5), WindowTuner::Next::kRestart);
   EXPECT_EQ(tuner.Look(100, 0.9), WindowTuner::Next::kGoOn);
   EXPECT_EQ(tuner.Look(15, 1.5), WindowTuner::Next::kGoOn);
   EXPECT_EQ(tuner.Look(16, 1.5), WindowTuner::Next::kDecide);
