@@ -1,14 +1,24 @@
-"""What the translations from torchvision and Albumentations share: the transforms so far, the type of
-the pixels at this place, notes, and refusals. Pure; imports neither library."""
+"""What the translations from torchvision and Albumentations share: the way through a compose, the
+transforms so far, the type of the pixels at this place, notes, and refusals. Pure; imports neither
+library.
+
+A compose is only looked at. A class is known by its module and name, so that a subclass, which may do
+something else, is refused; a parameter that this release does not know is refused, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from millrace import transforms as T
-from millrace._local import Layout, Local
-from millrace.errors import ArgumentError, TranslationError
+from millrace._local import Layout, Local, View
+from millrace._translated_fields import TranslatedFields
+from millrace.errors import ArgumentError, InvalidArgumentError, TranslationError
+from millrace.pipeline import FieldRole
+
+Libraries = Literal["torchvision", "albumentations"]
 
 
 class Refused(Exception):
@@ -27,7 +37,85 @@ class Step(NamedTuple):
 
     @property
     def name(self) -> str:
-        return type(self.transform).__name__
+        named = self.transform if isinstance(self.transform, (type, *_FUNCTIONS)) else \
+            type(self.transform)
+        return str(named.__name__)
+
+
+class Library(NamedTuple):
+    """What the way through a compose needs to know of a library.
+
+    Attributes:
+      module: its classes' modules begin with this.
+      compose: what a Compose is called in errors.
+      local: what `local=` may be.
+      generator: of the random choices of local transforms.
+      known: {class: (the parameters that it has, its handler)}.
+      advice: {class: (why the servers do not have it, what to do)}.
+    """
+
+    name: Libraries
+    module: str
+    compose: str
+    local: tuple[str, ...]
+    generator: str
+    known: Mapping[str, tuple[tuple[str, ...], Any]]
+    advice: Mapping[str, tuple[str, str]]
+
+    def owns(self, value: Any) -> bool:
+        """Whether a value is an object of a class of the library."""
+        return type(value).__module__.startswith(self.module)
+
+    def handler(self, step: Step, key: str, present: Iterable[str], implied: Iterable[str] = ()) -> Any:
+        """The handler of a transform.
+
+        Args:
+          key: its class.
+          present: the parameters that it has here.
+          implied: parameters that any class may have.
+        """
+        if key not in self.known:
+            raise self._unknown(step, key)
+        parameters, handler = self.known[key]
+        for name in sorted(set(present) - {*parameters, *implied}):
+            raise Refused(name, f"this release of Millrace does not know the parameter, it knows those of "
+                          f"{self.compose}", "write the transform with millrace.transforms, or report it "
+                          f"with the release of {self.name}")
+        return handler
+
+    def _unknown(self, step: Step, key: str) -> Refused:
+        kind = type(step.transform)
+        if isinstance(step.transform, type):
+            return Refused("", "it is a class and not a transform", f"write {step.name}(...)")
+        if isinstance(step.transform, _FUNCTIONS):
+            return Refused("", *PYTHON)
+        if isinstance(step.transform, T.Transform):
+            return Refused("", "it is a transform of millrace.transforms", "write millrace.Pipeline([...]) "
+                           f"with these alone, or a Compose of {self.compose} alone")
+        if key in self.advice:
+            return Refused("", *self.advice[key])
+        for base in kind.__mro__[1:]:
+            if not self.owns(step.transform) and base.__module__.startswith(self.module) \
+                    and base.__name__ in self.known:
+                return Refused("", f"a class that is derived from {base.__name__} may do something else, and "
+                               "the servers have no such transform", f"use {base.__name__}, or write a "
+                               "transform for the servers (docs/extending.md)")
+        return Refused("", "the servers have no such transform", "leave it out, or write one for the servers "
+                       "(docs/extending.md)")
+
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+PYTHON = ("a function of Python cannot run at the servers", "write a transform for the servers "
+          "(docs/extending.md), or change the batch in the loop")
+
+
+class Translated(NamedTuple):
+    """A pipeline: transforms, roles of fields, what differs, and what a loader does with each batch."""
+
+    transforms: list[T.Transform]
+    roles: list[FieldRole]
+    notes: list[str]
+    local: Local
 
 
 class Translation:
@@ -41,25 +129,11 @@ class Translation:
     The servers work on uint8 up to normalize, whatever the other library does there.
     """
 
-    def __init__(self, library: Literal["torchvision", "albumentations"], field: str,
-                 decode: bool | T.DecodeImage) -> None:
-        if not isinstance(field, str) or not field:
-            raise ArgumentError(f"field={field!r}: expected the name of the images' field")
-        if not isinstance(decode, (bool, T.DecodeImage)):
-            raise ArgumentError(f"decode={decode!r}: expected True, False or a "
-                                "millrace.transforms.DecodeImage")
+    def __init__(self, library: Library, fields: TranslatedFields) -> None:
         self.library = library
-        self.field = field
-        # Written into the transforms where it is not the servers' default.
-        self.fields = None if field == "image" else field
-        self.decode: T.DecodeImage | None = None
-        if decode is not False:
-            self.decode = T.DecodeImage(field=self.fields) if decode is True else decode
-            named = self.decode.values.get("field", "image")
-            if named != field:
-                raise ArgumentError(f"decode= decodes field {named!r}, and field={field!r}: name the "
-                                    f"field in both, DecodeImage(field={field!r})")
+        self.fields = fields
         self.pixels: Literal["uint8", "unit", "floats", "normal"] = "uint8"
+        self.is_tensor = False  # and no longer what the dataset gives, which may be a PIL image
         self.dtype: str | None = None  # of the floats, where it is not float32
         self.statistics: tuple[list[float], list[float]] | None = None  # of Normalize
         # Conversions that the servers do later, for transforms that follow on the client.
@@ -71,15 +145,16 @@ class Translation:
         self._refused: list[dict[str, str]] = []
         self._resamples = False
         self._pixels_changed = False  # by more than geometry
+        self._mask_dtype: str | None = None
+        self._outside: tuple[int, Step] | None = None  # the class of pixels outside of masks
+        self._black: Step | None = None  # where the other library pads masks with 0
 
     # ---- For the handlers of single transforms ------------------------------------------------
 
     @property
     def channels(self) -> int | None:
         """Of the images; None: the dataset says it."""
-        if self.decode is None:
-            return None
-        return 3 if self.decode.values.get("color", "RGB") == "RGB" else 1
+        return self.fields.channels
 
     def note(self, step: Step, text: str) -> None:
         self.notes.append(f"{step.name} (position {step.position}): {text}")
@@ -117,13 +192,50 @@ class Translation:
         """Images of one channel: taken at decoding."""
         if self.channels == 1:
             return
-        if self.decode is None or self._pixels_changed:
+        if self.channels is None or self._pixels_changed:
             raise Refused(parameter, "the servers make images of one channel only when they decode",
                           "put it in front of the transforms that change colours, with decode=True; or "
                           "use 3 channels")
-        self.decode = T.DecodeImage(**{**_arguments(self.decode), "color": "gray"})
+        self.fields.decode_gray()
         self.note(step, "luma is taken when the image is decoded (decode_image { color: GRAY }), in "
                         "front of the transforms before it; levels may differ by 1")
+
+    def images_alone(self, step: Step) -> None:
+        """The transform moves pixels where neither masks nor boxes can follow."""
+        if self.fields.masks or self.fields.boxes:
+            raise Refused("", "it moves the pixels of images alone, and masks and boxes cannot follow",
+                          "use RandomAffine and ColorJitter")
+
+    def outside(self, step: Step, parameter: str, value: Any) -> None:
+        """The class of pixels outside of masks in a transform that shows them."""
+        if not self.fields.masks:
+            return
+        if isinstance(value, (list, tuple)) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, (int, float)) or value != int(value) or not 0 <= value <= 255:
+            raise Refused(parameter, f"it is {value!r} for masks, whose pixels outside the image have one "
+                          "class of 0 .. 255", self._advice_on_fill())
+        if self._outside is None:
+            self._outside = int(value), step
+        elif self._outside[0] != value:
+            other, where = self._outside
+            raise Refused(parameter, f"it gives pixels outside of masks the class {int(value)}, and "
+                          f"{where.name} at position {where.position} the class {other}; the servers have "
+                          "one class for all transforms", self._advice_on_fill())
+
+    def black_outside(self, step: Step) -> None:
+        """A transform that gives pixels outside of masks the class 0, if there are any."""
+        self._black = self._black or step
+
+    def cast_masks(self, step: Step, dtype: str) -> None:
+        """Another type of masks."""
+        if not self.fields.masks or dtype == (self._mask_dtype or "uint8"):
+            return
+        if dtype not in ("int16", "int32", "int64", "float16", "bfloat16", "float32", "float64") or \
+                self._mask_dtype is not None:
+            raise Refused("dtype", f"the servers do not convert masks of {self._mask_dtype or 'uint8'} to "
+                          f"{dtype}", "keep one conversion of masks, to int64 or floats")
+        self._mask_dtype = dtype
 
     def normalize(self, step: Step, mean: Sequence[float], std: Sequence[float],
                   name: str) -> None:
@@ -140,7 +252,7 @@ class Translation:
         std = std if len(std) == channels else std * channels
         self.statistics = mean, std
         self.pixels = "normal"
-        self._after.append(T.Normalize(mean, std, fields=self.fields))
+        self._after.append(T.Normalize(mean, std, fields=self.fields.colored))
 
     def cast(self, dtype: str) -> None:
         """Another type of floats after Normalize."""
@@ -162,10 +274,10 @@ class Translation:
                               "channels", "write one value, or one a channel")
             exact = [255 * (mean[i] + std[i] * (exact[0] if len(exact) == 1 else exact[i]))
                      for i in range(len(mean))]
-        levels = [round(value) for value in exact]
-        if any(not 0 <= level <= 255 for level in levels):
+        if not all(-0.5 <= value < 255.5 for value in exact):  # nor NaN
             raise Refused(parameter, f"this is the level {exact} of 0 .. 255, which uint8 does not "
                           "hold", "choose values of the images' range")
+        levels = [round(value) for value in exact]
         if any(abs(level - value) > 1e-6 for level, value in zip(levels, exact)):
             self.note(step, f"{parameter} is the levels {levels} of 0 .. 255 at the servers, rounded "
                             f"from {[round(value, 3) for value in exact]}")
@@ -176,31 +288,66 @@ class Translation:
             raise Refused("", "the servers apply nothing but flips, erasing and casts after Normalize",
                           f"put {step.name} in front of Normalize")
 
+    def _advice_on_fill(self) -> str:
+        return "write fill={tv_tensors.Mask: CLASS, \"others\": 0}, the same class in all transforms" \
+            if self.library.name == "torchvision" else "write the same class as fill_mask= in all transforms"
+
     # ---- For the translators ------------------------------------------------------------------
 
-    def local(self, step: Step, count: int, refused: Refused, generator: str, each: bool) -> None:
-        """Notes that `count` transforms from this one on run in the loader."""
-        behind = f", and {count - 1} behind it" if count > 1 else ""
-        draws = "each image has random choices of its own" if each else \
-            "all images of a batch have the same random choices"
-        self.note(step, f"runs in the loader{behind}, on the client's processor ({refused.reason}); "
-                        f"{draws}, from {generator}: neither seed=, resuming nor replay() repeats them")
+    def run(self, steps: Sequence[Step], translate: Callable[[Translation, Step], None],
+            local: str | None, nowhere: Callable[[Any], bool] = lambda transform: False) -> list[Step]:
+        """Translates the steps. Returns those that run on the client.
+
+        Args:
+          translate: adds one step, or raises Refused.
+          local: of the translation.
+          nowhere: whether a transform can run neither here nor there.
+        """
+        for i, step in enumerate(steps):
+            notes, outside = len(self.notes), self._outside
+            try:
+                translate(self, step)
+                continue
+            except Refused as error:
+                refused = error
+            except (ArgumentError, InvalidArgumentError) as error:  # of a class of millrace.transforms
+                refused = Refused("", str(error), "choose another value")
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                refused = Refused("", f"a parameter has a value that Millrace cannot read ({error})",
+                                  f"write numbers as {self.library.compose} describes them, or report it, "
+                                  f"with the release of {self.library.name}")
+            del self.notes[notes:]
+            self._outside = outside
+            if local is None or nowhere(step.transform):
+                self.refuse(step, refused)
+                continue
+            rest = list(steps[i:])
+            behind = f", and {len(rest) - 1} behind it" if len(rest) > 1 else ""
+            draws = "each image has random choices of its own" if local == "sample" else \
+                "all images of a batch have the same random choices"
+            self.note(step, f"runs in the loader{behind}, on the client's processor ({refused.reason}); "
+                            f"{draws}, from {self.library.generator}: neither seed=, resuming nor replay() "
+                            "repeats them")
+            return rest
+        return []
 
     def refuse(self, step: Step, refused: Refused) -> None:
         self._refused.append({"position": step.position, "transform": step.name,
                               "parameter": refused.parameter, "reason": refused.reason,
                               "advice": refused.advice})
 
-    def finish(self, steps: Sequence[Any], each: bool, wanted: Layout,
-               may_be_local: bool) -> tuple[list[T.Transform], list[str], Local | None]:
-        """The pipeline, with `steps` to run on the client.
+    def finish(self, steps: Sequence[Any], local: str | None, images: Layout,
+               masks: Layout) -> Translated:
+        """The pipeline, with `steps` to run on the client, and the library's layouts.
 
         Raises:
           TranslationError: something was refused.
         """
         if self._refused:
-            raise TranslationError(_report(self.library, self._refused, may_be_local),
-                                   {"refused": self._refused})
+            raise TranslationError(
+                _report(self.library.name, self._refused, local is None and not self.refused_compose),
+                {"refused": self._refused})
+        colored = self.fields.colored
         if steps and self.pixels in ("unit", "floats"):
             steps = [*self.conversions, *steps]
         elif self.pixels == "unit":
@@ -210,32 +357,43 @@ class Translation:
                     "number of channels is not known: add Normalize(mean=[0.0], std=[1.0]) with one "
                     "value a channel, which changes no value")
             # (x / 255 - 0) / 1.
-            self._after.append(T.Normalize([0.0] * self.channels, [1.0] * self.channels,
-                                           fields=self.fields))
+            self._after.append(T.Normalize([0.0] * self.channels, [1.0] * self.channels, fields=colored))
         elif self.pixels == "floats":
             self.dtype = self.dtype or "float32"
-        cast_here = self.dtype is not None and not (steps and self.pixels in ("unit", "floats"))
-        if cast_here:
-            self._after.append(T.ToDtype(self.dtype, fields=self.fields))  # type: ignore[arg-type]
+        if self.dtype is not None and not (steps and self.pixels in ("unit", "floats")):
+            self._after.append(T.ToDtype(self.dtype, fields=colored))  # type: ignore[arg-type]
+        if self._mask_dtype is not None:
+            self._after.append(T.ToDtype(self._mask_dtype,  # type: ignore[arg-type]
+                                         fields=self.fields.masks))
+        self._general_notes()
         arrives: Layout = "channels_first" if any(isinstance(t, T.Normalize) for t in self._after) \
             else "channels_last"
+        views = [View(self.fields.image, "image", arrives, images),
+                 *(View(name, "mask", "channels_last", masks) for name in self.fields.masks),
+                 *(View(name, "boxes", "boxes", "boxes") for name in self.fields.boxes)]
+        here = Local(self.library.name, tuple(views), tuple(steps), local != "batch")
+        transforms = [*self.fields.decoders.values(), *self.transforms, *self._after]
+        return Translated(transforms, self._roles(), self.notes, here)
+
+    def _general_notes(self) -> None:
         if self._resamples:
             self.notes.append(
                 "resampling: the servers compute in fixed point, and decode a JPEG at 1/2, 1/4 or 1/8 of "
                 "its size where that holds the result; pixels differ slightly, draws do not (docs/"
                 "images.md). decode=DecodeImage(mode=\"exact\") decodes at full size")
-        local = None
-        if steps or arrives != wanted:
-            local = Local(self.library, self.field, arrives, wanted, tuple(steps), each)
-        head = [self.decode] if self.decode is not None else []
-        return [*head, *self.transforms, *self._after], self.notes, local
+        if self.fields.boxes:
+            self.notes.append(
+                "boxes: their number stays, so a box that has left the image has no width or no height; a "
+                "stored box of four zeros is padding and is not moved")
+        if self._black is not None and self._outside is not None and self._outside[0] != 0:
+            self.note(self._black, f"pads masks of smaller images with class {self._outside[0]}, as the "
+                                   "other transforms do; in the compose with class 0")
 
-
-def _arguments(decode: T.DecodeImage) -> dict[str, Any]:
-    """What a DecodeImage was made with."""
-    values = decode.values
-    return {name: value.lower() if name in ("color", "mode") else value
-            for name, value in values.items()}
+    def _roles(self) -> list[FieldRole]:
+        of = self.fields.colored
+        fill = self._outside[0] if self._outside is not None else 0
+        return [*(FieldRole(name, "mask", of=of, fill=fill or None) for name in self.fields.masks),
+                *(FieldRole(name, "boxes_xyxy", of=of) for name in self.fields.boxes)]
 
 
 def _report(library: str, refused: Sequence[dict[str, str]], may_be_local: bool) -> str:
@@ -247,3 +405,14 @@ def _report(library: str, refused: Sequence[dict[str, str]], may_be_local: bool)
         lines.append("local=\"sample\" runs the transforms from the first of these on in the loader, "
                      "on the client's processor")
     return "\n".join(lines)
+
+
+def begin(library: Library, compose: Any, local: str | None, fields: TranslatedFields) -> Translation:
+    """Checks the arguments of a translation."""
+    if local not in (None, *library.local):
+        alone = "" if "batch" in library.local else f"{library.compose} works on single images: "
+        raise ArgumentError(f"local={local!r}: {alone}expected None"
+                            + "".join(f" or \"{name}\"" for name in library.local))
+    if not library.owns(compose):
+        raise ArgumentError(f"compose={compose!r}: expected a Compose of {library.compose}")
+    return Translation(library, fields)

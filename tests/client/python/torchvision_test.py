@@ -36,7 +36,7 @@ class Translation(TorchvisionCase):
 
     def test_transforms_types_and_refusals(self):
         # One process, because the import of torch takes most of the time.
-        self.run_script(_TRANSFORMS + _TYPES + _REFUSED)
+        self.run_script(_TRANSFORMS + _TYPES + _REFUSED + _BESIDE)
 
 
 class Batches(TorchvisionCase):
@@ -130,6 +130,179 @@ try:
 except millrace.InvalidArgumentError as error:
     assert "ToImage()" in str(error)
 """)
+
+
+class MasksAndBoxes(TorchvisionCase):
+    shapes = True
+
+    def test_they_move_as_in_torchvision(self):
+        self.run_script(_SAMPLES + """
+def both(*transforms, ties=0.0, pixels=1, **named):
+    compose = v2.Compose([v2.ToImage(), *transforms])
+    given = Pipeline.from_torchvision(compose, masks="mask", boxes="boxes", **named)
+    ours = next(iter(millrace.Loader(ENDPOINT, "shapes", given, batch_size=40, output="dict")))
+    theirs = [compose(sample) for sample in samples()]
+    for name in ("image", "mask", "boxes"):
+        expected = torch.stack([sample[name].as_subclass(torch.Tensor) for sample in theirs])
+        assert ours[name].shape == expected.shape and ours[name].dtype == expected.dtype, (
+            name, ours[name].shape, expected.shape, ours[name].dtype, expected.dtype)
+        difference = (ours[name].double() - expected.double()).abs()
+        if name == "mask":
+            assert (difference > 0).double().mean() <= ties, (transforms, (difference > 0).double().mean())
+            assert len(expected.unique()) > 3, expected.unique()
+        elif name == "boxes":
+            # The empty box is padding here.
+            stored = torch.tensor(BOXES)
+            empty = (stored == 0).all(2)
+            assert empty.sum() == 10 and (ours[name][empty] == 0).all()
+            assert difference[~empty].max() < 1e-3, (transforms, difference[~empty].max())
+        else:
+            assert difference.mean() < 0.6 and difference.quantile(0.99) <= pixels, (transforms, difference.mean())
+crop = v2.CenterCrop(48)
+OUTSIDE = {tv_tensors.Image: 50, tv_tensors.Mask: 255, "others": 0}
+both(crop, pixels=0)
+both(crop, v2.RandomHorizontalFlip(1.0), pixels=0)
+both(v2.RandomVerticalFlip(1.0), crop, v2.RandomHorizontalFlip(1.0), pixels=0)
+both(v2.Pad((5, 3), OUTSIDE), v2.CenterCrop((140, 70)), pixels=0)     # wider than some pictures
+both(v2.CenterCrop(130), pixels=0)
+both(v2.Resize((40, 50)), pixels=2)
+both(v2.Resize((150, 70), I.NEAREST), pixels=0)
+both(v2.Resize(48), crop, v2.ClampBoundingBoxes(), pixels=2)
+both(v2.Resize((64, 64)), v2.ColorJitter((1.2, 1.2)), v2.GaussianBlur(3, 1.0), v2.RandomErasing(0.0), pixels=3)
+# A nearest pixel may be another one where the place is on the border of two.
+both(crop, v2.RandomRotation((30, 30), fill=OUTSIDE), ties=0.002, pixels=2)
+both(v2.Resize((64, 80)), v2.RandomAffine((10, 10), (0, 0), (1.2, 1.2), (5, 5, -9, -9), I.BILINEAR, fill=OUTSIDE),
+     v2.RandomHorizontalFlip(1.0), ties=0.002, pixels=3)
+# Types.
+both(crop, v2.ToDtype({tv_tensors.Image: torch.float32, tv_tensors.Mask: torch.int64, "others": None}, scale=True),
+     v2.Normalize(MEAN, STD), pixels=1e-5)
+both(crop, v2.ToDtype(torch.float32, scale=True), pixels=0)
+both(v2.Pad(3, padding_mode="constant", fill=2), crop, v2.ConvertImageDtype(), pixels=1e-6)
+""")
+
+    def test_other_padding_of_masks(self):
+        self.run_script(_SAMPLES + """
+for mode in ("edge", "reflect", "symmetric"):
+    for pad in (v2.Pad((5, 3, 7, 2), padding_mode=mode), ):
+        compose = v2.Compose([v2.ToImage(), v2.CenterCrop(48), pad])
+        given = Pipeline.from_torchvision(compose, masks="mask", outputs=["mask", "image"])
+        masks, images = next(iter(millrace.Loader(ENDPOINT, "shapes", given, batch_size=40)))
+        theirs = [compose(sample) for sample in samples()]
+        assert (masks == torch.stack([sample["mask"] for sample in theirs])).all(), mode
+        assert (images == torch.stack([sample["image"] for sample in theirs])).all(), mode
+""")
+
+    def test_the_same_draws_move_all_fields(self):
+        # The servers' draws, applied with torchvision's functions.
+        self.run_script(_SAMPLES + """
+import re
+F = v2.functional
+def numbers(text):
+    return [float(number) for number in re.findall(r"-?\\d+(?:\\.\\d+)?(?:e-?\\d+)?", text)]
+OUTSIDE = {tv_tensors.Image: 0, tv_tensors.Mask: 255, "others": 0}
+given = Pipeline.from_torchvision(v2.Compose([
+    v2.RandomResizedCrop((48, 56), (0.3, 1)), v2.RandomHorizontalFlip(), v2.RandomVerticalFlip(0.3),
+    v2.RandomApply([v2.RandomRotation((-20, 40), I.BILINEAR, fill=OUTSIDE)], p=0.5),
+    v2.RandomCrop((40, 44), padding=4, fill=OUTSIDE), v2.ColorJitter(0.2), v2.ToImage()]),
+    masks="mask", boxes="boxes", seed=5)
+loader = millrace.Loader(ENDPOINT, "shapes", given, batch_size=40, output="dict")
+batch = next(iter(loader))
+turned = flipped = 0
+for row, (sample, told) in enumerate(zip(samples(), loader.explain(0, 0)["samples"])):
+    drawn = {item["place"] - 2: item["drawn"] for item in told["drawn"]}     # behind two decode_image
+    left, top, width, height = map(int, numbers(drawn[0]))
+    moves = [lambda x: F.resized_crop(x, top, left, height, width, (48, 56))]
+    if drawn[1] == "flipped":
+        flipped += 1
+        moves.append(F.horizontal_flip)
+    if drawn[2] == "flipped":
+        moves.append(F.vertical_flip)
+    if "not applied" not in drawn[3]:
+        turned += 1
+        moves.append(lambda x: F.rotate(x, numbers(drawn[3])[0], I.BILINEAR,
+                                        fill=OUTSIDE.get(type(x), 0)))
+    x, y = map(int, numbers(drawn[4])[:2])
+    moves += [lambda t: F.pad(t, [4], fill=OUTSIDE.get(type(t), 0)),
+              lambda t: F.crop(t, y + 4, x + 4, 40, 44)]
+    for name in ("mask", "boxes"):
+        expected = v2.ToImage()(sample[name])
+        for move in moves:
+            expected = move(expected)
+        difference = (batch[name][row].double() - expected.double()).abs()
+        if name == "mask":
+            assert (difference > 0).double().mean() < 0.005, (row, drawn, (difference > 0).double().mean())
+        else:
+            empty = (torch.tensor(BOXES[row]) == 0).all(1)
+            assert difference[~empty].max() < 1e-2, (row, drawn, difference)
+assert 5 < turned < 35 and 5 < flipped < 35, (turned, flipped)
+assert (batch["mask"] == 255).any()
+""")
+
+    def test_the_rest_in_the_loader(self):
+        self.run_script(_SAMPLES + """
+TARGETS = {tv_tensors.Image: torch.float32, tv_tensors.Mask: torch.int64, "others": None}
+head = [v2.ToImage(), v2.CenterCrop(48)]
+rest = [v2.RandomPerspective(0.5, p=1.0), v2.ToDtype(TARGETS, scale=True)]
+given = Pipeline.from_torchvision(v2.Compose([*head, *rest]), masks="mask", boxes="boxes", local="sample")
+loader = millrace.Loader(ENDPOINT, "shapes", given, batch_size=40, output="dict")
+torch.manual_seed(3)
+batch = next(iter(loader))
+torch.manual_seed(3)
+compose = v2.Compose([*head, *rest])
+for row, sample in enumerate(samples()):
+    expected = compose(sample)
+    for name in ("image", "mask", "boxes"):
+        theirs = expected[name].as_subclass(torch.Tensor)
+        assert batch[name].dtype == theirs.dtype, name
+        if name == "boxes":
+            kept = (torch.tensor(BOXES[row]) != 0).any(1)
+            assert (batch[name][row][kept] - theirs[kept]).abs().max() < 1e-3
+        else:
+            assert (batch[name][row] - theirs).abs().max() < 1e-5, name
+batched = Pipeline.from_torchvision(v2.Compose([*head, *rest]), masks="mask", boxes="boxes", local="batch")
+images, masks, boxes = next(iter(millrace.Loader(ENDPOINT, "shapes", batched, batch_size=40)))
+assert masks.shape == (40, 1, 48, 48) and boxes.shape == (40, 3, 4) and images.dtype == torch.float32
+none = millrace.Loader(ENDPOINT, "shapes", given, global_batch_size=39, rank=0, world_size=3)
+assert [tuple(len(tensor) for tensor in batch) for batch in none] == [(13,) * 3, (0,) * 3]
+# Masks without their images would move alone.
+try:
+    next(iter(millrace.Loader(ENDPOINT, "shapes", given, batch_size=40, fields=["mask"])))
+    raise SystemExit("masks without images")
+except millrace.InvalidArgumentError as error:
+    assert "add 'image'" in str(error), error
+# Transforms that change the number of boxes.
+fewer = Pipeline.from_torchvision(v2.Compose([*head, v2.SanitizeBoundingBoxes(labels_getter=None)]),
+                                  boxes="boxes", local="sample", outputs=["image", "boxes"])
+try:
+    next(iter(millrace.Loader(ENDPOINT, "shapes", fewer, batch_size=40)))
+    raise SystemExit("boxes of several numbers")
+except millrace.InvalidArgumentError as error:
+    assert "number of boxes" in str(error), error
+# Other names and layouts of the tensors.
+images, masks = next(iter(millrace.Loader(ENDPOINT, "shapes", Pipeline.from_torchvision(
+    v2.Compose([*head, v2.ToDtype(torch.float32), v2.RandomPerspective(0.0, p=1.0)]), masks="mask",
+    local="sample", outputs=[millrace.Output("image", name="x", layout="nchw"), millrace.Output("mask", name="y")]),
+    batch_size=40)))
+assert images.shape == (40, 3, 48, 48) and images.dtype == torch.float32 and masks.shape == (40, 1, 48, 48)
+plain = next(iter(millrace.Loader(ENDPOINT, "shapes", Pipeline.from_torchvision(
+    v2.Compose(head), masks="mask", outputs=["image", "mask"]), batch_size=40)))
+assert (images == plain[0]).all() and (masks == plain[1]).all()
+renamed = next(iter(millrace.Loader(ENDPOINT, "pictures", Pipeline.from_torchvision(
+    v2.Compose(head), outputs=millrace.Output("image", name="x")), batch_size=40)))
+assert renamed[0].shape == (40, 3, 48, 48)
+""")
+
+
+# What a dataset of torchvision gives.
+_SAMPLES = """
+from PIL import Image
+def samples():
+    for image, mask, boxes in zip(FILES, MASKS, BOXES):
+        picture = Image.open(image)
+        yield {"image": picture, "mask": tv_tensors.Mask(Image.open(mask)),
+               "boxes": tv_tensors.BoundingBoxes(torch.tensor(boxes), format="XYXY",
+                                                 canvas_size=(picture.height, picture.width))}
+"""
 
 
 class Documentation(TorchvisionCase):
@@ -320,6 +493,7 @@ for name, wrong, drawn in (
 """
 
 _TRANSFORMS = """
+import numpy
 # A compose, and the transforms of the servers without decode_image and normalize.
 for transforms, expected in (
         ([v2.RandomResizedCrop(224)], [T.RandomResizedCrop(224, (0.08, 1.0), (3 / 4, 4 / 3), "bilinear")]),
@@ -359,7 +533,17 @@ for transforms, expected in (
         ([v2.RandomApply([v2.RandomApply([v2.RandomHorizontalFlip(0.5)], p=0.5)], p=0.5)],
          [T.RandomHorizontalFlip(0.125)]),
         ([v2.Compose([v2.CenterCrop(5), torch.nn.Sequential(v2.CenterCrop(4))]), v2.RGB()],
-         [T.CenterCrop(5), T.CenterCrop(4)])):
+         [T.CenterCrop(5), T.CenterCrop(4)]),
+        # A probability of 0 or 1 decides over any transforms.
+        ([v2.RandomApply([v2.CenterCrop(5), v2.RandomApply([v2.ColorJitter(0.4)], p=0.5)], p=1)],
+         [T.CenterCrop(5), T.ColorJitter((0.6, 1.4), p=0.5)]),
+        ([v2.RandomApply([v2.ElasticTransform()], p=0)], []),
+        ([v2.RandomApply([v2.Grayscale(3)], p=0.2)], [T.Grayscale(3, p=0.2)]),
+        # Numbers of NumPy and torch.
+        ([v2.CenterCrop(numpy.int64(5)), v2.Resize([numpy.int64(4), 5]),
+          v2.RandomHorizontalFlip(torch.tensor(0.5)), v2.RandomVerticalFlip(numpy.float32(0.5))],
+         [T.CenterCrop(5), T.Resize((4, 5), "bilinear"), T.RandomHorizontalFlip(0.5),
+          T.RandomVerticalFlip(0.5)])):
     given = translated(*transforms, *END)
     found = list(given.transforms)
     assert found[0] == T.DecodeImage() and found[-1] == T.Normalize(MEAN, STD), found
@@ -368,6 +552,10 @@ for transforms, expected in (
 one = Pipeline.from_torchvision(v2.CenterCrop(5), sources="d", seed=7, bad_samples="zero", field="x")
 assert "seed: 7" in one.text and "action: ZERO" in one.text
 assert one.transforms == (T.DecodeImage(field="x"), T.CenterCrop(5, fields="x"))
+from torchvision.transforms._presets import ImageClassification
+one = Pipeline.from_torchvision(ImageClassification(crop_size=224))      # weights.transforms()
+assert one.transforms == (T.DecodeImage(), T.Resize(256, "bilinear"), T.CenterCrop(224),
+                          T.Normalize(MEAN, STD)), one
 """
 
 _TYPES = """
@@ -381,12 +569,20 @@ for scale in ([v2.ToTensor()], FLOAT, [v2.PILToTensor(), v2.ConvertImageDtype(to
 assert translated(*FLOAT, decode=T.DecodeImage("gray")).transforms[-1] == T.Normalize([0.0], [1.0])
 half = translated(v2.ToDtype(torch.float16, scale=True), v2.Normalize(MEAN, STD))
 assert half.transforms[-2:] == (T.Normalize(MEAN, STD), T.ToDtype("float16"))
-assert "computed in float32" in half.notes[0]
+assert any("computed in float32" in note for note in half.notes)
 assert translated(*END, v2.ToDtype({tv_tensors.Image: torch.bfloat16, "others": None})
                   ).transforms[-1] == T.ToDtype("bfloat16")
 bytes_ = translated(v2.CenterCrop(5))
 assert bytes_.transforms == (T.DecodeImage(), T.CenterCrop(5))
 assert translated(v2.ToDtype(torch.float32)).transforms[-1] == T.ToDtype("float32")
+# What torchvision does to a tensor alone, or to a PIL image alone.
+assert translated(v2.ToImage(), v2.ToTensor()).transforms == (T.DecodeImage(),)
+assert translated(v2.ToTensor(), v2.ToTensor(), v2.Normalize(MEAN, STD)).transforms == one.transforms
+assert any("PIL image" in note for note in translated(v2.ToDtype(torch.float32)).notes)
+assert any("computed in float32" in note
+           for note in translated(v2.ToImage(), v2.ToDtype(torch.float64, scale=True)).notes)
+assert any("fill of Mask is not used" in note
+           for note in translated(v2.Pad(3, {tv_tensors.Mask: 4, "others": 0})).notes)
 # Behind the conversions, levels are those of 0 .. 255.
 one = translated(*END, v2.RandomErasing(0.1), v2.RandomHorizontalFlip())
 assert one.transforms[1] == T.RandomErasing(0.1, (0.02, 0.33), (0.3, 3.3), (124, 116, 104)), one
@@ -409,8 +605,17 @@ assert any("fixed point" in note for note in translated(v2.Resize(5)).notes)
 _REFUSED = """
 class Mine(v2.CenterCrop):
     pass
-later = v2.CenterCrop(5)
+later, hooked, replaced, without = (v2.CenterCrop(5) for _ in range(4))
 later.new_parameter = 1
+hooked.register_forward_hook(lambda module, arguments, image: image + 1)
+hooked_compose = v2.Compose([v2.CenterCrop(5)])
+hooked_compose.register_forward_pre_hook(lambda module, arguments: None)
+replaced.forward = lambda image: image
+del without.size
+warned = v2.Resize(5)
+warned.antialias = "warn"            # the default of torchvision 0.15 and 0.16
+import functools
+from PIL import Image
 from torchvision import transforms as v1
 for transforms, position, name, parameter, part in (
         ([v2.Resize(5, I.BICUBIC)], "0", "Resize", "interpolation", "BILINEAR or NEAREST"),
@@ -423,6 +628,28 @@ for transforms, position, name, parameter, part in (
         ([v2.RandomAffine(5, center=(1, 1))], "0", "RandomAffine", "center", "centre"),
         ([v2.GaussianBlur((3, 5))], "0", "GaussianBlur", "kernel_size", "both axes"),
         ([v2.Pad(-1)], "0", "Pad", "padding", "negative"),
+        ([v2.CenterCrop(-5)], "0", "CenterCrop", "", "size[0]=-5"),
+        ([v2.CenterCrop(10**12)], "0", "CenterCrop", "", "size[0]=1000000000000"),
+        ([v2.RandomCrop(5, padding=-1)], "0", "RandomCrop", "", "padding[0]=-1"),
+        ([v2.Pad(3, float("nan"))], "0", "Pad", "fill", "nan"),
+        ([v2.Pad(3, float("inf"))], "0", "Pad", "fill", "inf"),
+        ([v2.Pad(3, 256)], "0", "Pad", "fill", "256"),
+        ([v2.Pad(3, {Image.Image: 3, tv_tensors.Image: 4})], "0", "Pad", "fill", "several values"),
+        ([v2.ToDtype(torch.float32, scale=True), v2.ToImage()], "1", "ToImage", "", "PIL images"),
+        ([v2.ToDtype(torch.float32, scale=True), v2.ToTensor()], "1", "ToTensor", "", "PIL images"),
+        ([hooked], "0", "CenterCrop", "", "hooks"),
+        ([v2.Compose([hooked_compose])], "0.0", "Compose", "", "hooks"),
+        ([replaced], "0", "CenterCrop", "forward", "does not know"),
+        ([without], "0", "CenterCrop", "", "cannot read"),
+        ([warned], "0", "Resize", "antialias", "warn"),
+        ([v2.ToImage], "0", "ToImage", "", "write ToImage(...)"),
+        ([lambda x: x], "0", "<lambda>", "", "function of Python"),
+        ([functools.partial(len)], "0", "partial", "", "function of Python"),
+        ([T.CenterCrop(5)], "0", "CenterCrop", "", "millrace.Pipeline"),
+        ([v2.CenterCrop(5), None], "1", "NoneType", "", "no such transform"),
+        ([v2.ToPILImage()], "0", "ToPILImage", "", "tensors"),
+        ([v2.RandomApply([v2.Grayscale(1)])], "0", "RandomApply", "transforms", "equally many channels"),
+        ([v2.ClampBoundingBoxes()], "0", "ClampBoundingBoxes", "", "boxes="),
         ([v2.RandomErasing(value="random")], "0", "RandomErasing", "value", "normal deviates"),
         ([*END, v2.RandomErasing(value=9.0)], "3", "RandomErasing", "value", "uint8"),
         ([*END, v2.CenterCrop(5)], "3", "CenterCrop", "", "after Normalize"),
@@ -433,7 +660,7 @@ for transforms, position, name, parameter, part in (
         ([*FLOAT, v2.Normalize([0.5] * 2, [1.0] * 2)], "2", "Normalize", "mean", "3 channels"),
         ([*FLOAT, v2.TrivialAugmentWide()], "2", "TrivialAugmentWide", "", "uint8"),
         ([v2.ToDtype(torch.int32)], "0", "ToDtype", "dtype", "int32"),
-        ([v2.ToDtype({tv_tensors.Mask: torch.int64})], "0", "ToDtype", "dtype", "nothing for images"),
+        ([v2.ToDtype({tv_tensors.Mask: torch.int64})], "0", "ToDtype", "dtype", "nothing for Image"),
         ([v2.ColorJitter(0.1), v2.Grayscale()], "1", "Grayscale", "num_output_channels", "one channel"),
         ([v2.RandomApply([v2.CenterCrop(5)])], "0", "RandomApply", "transforms", "CenterCrop"),
         ([v2.RandomApply([v2.ColorJitter(0.1), v2.GaussianBlur(3)])], "0", "RandomApply", "transforms",
@@ -451,9 +678,9 @@ for transforms, position, name, parameter, part in (
         ([v2.CutMix(num_classes=3)], "0", "CutMix", "", "millrace.transforms.CutMix"),
         ([v1.CenterCrop(5)], "0", "CenterCrop", "", "import v2"),
         ([v1.Compose([v1.CenterCrop(5)])], "0", "Compose", "", "import v2"),
-        ([Mine(5)], "0", "Mine", "", "no such transform"),
+        ([Mine(5)], "0", "Mine", "", "derived from CenterCrop"),
         ([later], "0", "CenterCrop", "new_parameter", "does not know"),
-        ([v2.CenterCrop(5), len], "1", "builtin_function_or_method", "", "no such transform")):
+        ([v2.CenterCrop(5), len], "1", "len", "", "function of Python")):
     items = refused(*transforms)
     assert len(items) == 1, items
     item, = items
@@ -462,11 +689,77 @@ for transforms, position, name, parameter, part in (
     assert part in item["reason"] + item["advice"], item
 both = refused(v2.ElasticTransform(), v2.CenterCrop(5), v2.JPEG(50))
 assert [item["position"] for item in both] == ["0", "2"]
-for bad in (dict(local="images"), dict(decode=5), dict(field=5), dict(field="x", decode=T.DecodeImage())):
+for bad in (dict(local="images"), dict(decode=5), dict(field=5), dict(field="x", decode=T.DecodeImage()),
+            dict(decode=[5]), dict(decode=[T.DecodeImage(), T.DecodeImage()]), dict(masks=5), dict(masks=""),
+            dict(masks=["mask", "mask"]), dict(masks="image"), dict(boxes={"boxes"}),
+            dict(masks="mask", boxes="mask"), dict(masks="mask", decode=T.DecodeImage("gray", field="mask")),
+            dict(field_roles=millrace.FieldRole("mask", "mask")), dict(preset="mnist"),
+            dict(transforms=[T.CenterCrop(5)]), dict(outputs=millrace.Output("image", layout="nhwc"))):
     try:
         translated(v2.CenterCrop(5), **bad)
         raise SystemExit(f"accepted: {bad}")
     except millrace.ArgumentError:
         pass
 assert refused(v2.MixUp(num_classes=3), local="batch")
+assert refused(v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)]), local="batch")
+"""
+
+_BESIDE = """
+MOVED = ["image", "mask", "boxes"]
+CLASSES = {tv_tensors.Image: (1, 2, 3), tv_tensors.Mask: 255, "others": 0}
+TARGETS = {tv_tensors.Image: torch.float32, tv_tensors.Mask: torch.int64, "others": None}
+def beside(*transforms, **named):
+    return translated(*transforms, **{"masks": "mask", "boxes": "boxes", **named})
+one = beside(v2.RandomResizedCrop(5), v2.Pad(3, CLASSES), v2.RandomRotation((-20, 40), fill=CLASSES),
+             v2.ColorJitter(0.2), v2.CenterCrop(4), v2.RandomErasing(0.5), v2.ToImage(),
+             v2.ToDtype(TARGETS, scale=True), v2.Normalize(MEAN, STD), v2.RandomHorizontalFlip(0.3),
+             v2.SetClampingMode("soft"), v2.ConvertBoundingBoxFormat("xyxy"))
+assert one.transforms == (
+    T.DecodeImage(), T.DecodeImage("index", field="mask"),
+    T.RandomResizedCrop(5, (0.08, 1.0), (3 / 4, 4 / 3), "bilinear", fields=MOVED),
+    T.Pad(3, (1, 2, 3), fields=MOVED), T.RandomRotation((-20, 40), "nearest", (1, 2, 3), fields=MOVED),
+    T.ColorJitter((0.8, 1.2)), T.CenterCrop(4, fields=MOVED),
+    T.RandomErasing(0.5, (0.02, 0.33), (0.3, 3.3), 0), T.RandomHorizontalFlip(0.3, fields=MOVED),
+    T.Normalize(MEAN, STD), T.ToDtype("int64", fields="mask")), one
+assert one.values["field_roles"] == [millrace.FieldRole("mask", "mask", fill=255),
+                                     millrace.FieldRole("boxes", "boxes_xyxy")]
+assert any("CenterCrop" in note and "class 255" in note and "class 0" in note for note in one.notes)
+assert any("number stays" in note for note in one.notes)
+# Names, several masks, and what is decoded.
+one = translated(v2.CenterCrop(5), field="x", masks=["a", "b"], decode=T.DecodeImage("gray", field="x"))
+assert one.transforms == (
+    T.DecodeImage("gray", field="x"), T.DecodeImage("index", field="a"), T.DecodeImage("index", field="b"),
+    T.CenterCrop(5, fields=["x", "a", "b"]))
+assert one.values["field_roles"] == [millrace.FieldRole(name, "mask", of="x") for name in "ab"]
+one = translated(v2.CenterCrop(5), masks="mask", decode=[T.DecodeImage()])
+assert one.transforms[:2] == (T.DecodeImage(), T.CenterCrop(5, fields=["image", "mask"]))
+assert beside(v2.CenterCrop(5), decode=False).transforms == (T.CenterCrop(5, fields=MOVED),)
+# A number is the fill of images and masks; a pad by nothing clamps boxes.
+assert beside(v2.Pad(3, 7)).values["field_roles"][0] == millrace.FieldRole("mask", "mask", fill=7)
+assert beside(v2.ClampBoundingBoxes()).transforms[2] == T.Pad(0, fields=MOVED)
+assert beside(v2.ClampBoundingBoxes(None)).transforms[2:] == ()
+assert beside(*FLOAT[:1], v2.ConvertImageDtype()).transforms[-1] == T.ToDtype("float32", fields="mask")
+for transforms, position, name, parameter, part in (
+        ([v2.Pad(3, (1, 2, 3))], "0", "Pad", "fill", "(1, 2, 3)"),
+        ([v2.Pad(3, 0.5)], "0", "Pad", "fill", "0.5"),
+        ([v2.Pad(3, CLASSES), v2.RandomRotation(9)], "1", "RandomRotation", "fill",
+         "class 0, and Pad at position 0 the class 255"),
+        ([v2.Pad(3, padding_mode="reflect")], "0", "Pad", "padding_mode", "boxes"),
+        ([v2.RandomCrop(3, 3, padding_mode="edge")], "0", "RandomCrop", "padding_mode", "boxes"),
+        ([v2.TrivialAugmentWide()], "0", "TrivialAugmentWide", "", "RandomAffine"),
+        ([v2.RandAugment()], "0", "RandAugment", "", "RandomAffine"),
+        ([v2.ToImage(), v2.ToDtype({tv_tensors.Image: torch.float32})], "1", "ToDtype", "dtype", "Mask"),
+        ([v2.ToImage(), v2.ToDtype({"others": torch.float16})], "1", "ToDtype", "dtype", "boxes"),
+        ([v2.ToDtype({tv_tensors.Mask: torch.bool, "others": None})], "0", "ToDtype", "dtype", "bool"),
+        ([v2.ConvertBoundingBoxFormat("xywh")], "0", "ConvertBoundingBoxFormat", "format", "XYXY"),
+        ([v2.SetClampingMode(None)], "0", "SetClampingMode", "clamping_mode", "clamp"),
+        ([v2.SanitizeBoundingBoxes()], "0", "SanitizeBoundingBoxes", "", "number of boxes")):
+    try:
+        beside(*transforms)
+        raise SystemExit(f"accepted: {transforms}")
+    except millrace.TranslationError as error:
+        item, = error.detail["refused"]
+    found = item["position"], item["transform"], item["parameter"]
+    assert found == (position, name, parameter), (found, item)
+    assert part in item["reason"] + item["advice"], item
 """
