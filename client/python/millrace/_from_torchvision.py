@@ -172,6 +172,9 @@ def _resize(out: Translation, step: Step, t: Any, p: Any) -> None:
 def _center_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
     out.black_outside(step)
+    if out.fields.boxes:
+        out.note(step, "boxes follow the image; where an odd number of pixels pads a smaller image, torchvision "
+                       "moves boxes by one pixel more or less than the image")
     out.geometry(step, T.CenterCrop(list(t.size), fields=out.fields.moved))
 
 

@@ -135,7 +135,9 @@ class Local:
         def run(row: dict[View, Any]) -> dict[View, Any]:
             size = next(tuple(pixels.shape[-2:]) for view, pixels in row.items() if view.kind == "image")
             kinds = {"image": tv_tensors.Image, "mask": tv_tensors.Mask,
-                     "boxes": lambda boxes: tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=size)}
+                     # Of a batch, too: BoundingBoxes has two dimensions.
+                     "boxes": lambda boxes: tv_tensors.BoundingBoxes(boxes.reshape(-1, 4), format="XYXY",
+                                                                     canvas_size=size)}
             sample: Any = {view.name: kinds[view.kind](tensor) for view, tensor in row.items()}
             if len(sample) == 1:  # images alone are given as they are, as a dataset does
                 sample, = sample.values()
@@ -151,11 +153,14 @@ class Local:
             return {view: found[view.name].as_subclass(torch.Tensor) for view in row}
 
         if not self.each:
-            return run(given)
-        # A rank without rows in a last batch: one sample tells shapes and types.
-        samples = [run({view: tensor[i] for view, tensor in given.items()}) for i in range(rows)] or \
-            [run({view: tensor.new_zeros(tensor.shape[1:]) for view, tensor in given.items()})]
+            samples = [run(given)]
+        else:  # of a rank without rows in a last batch, one sample tells shapes and types
+            samples = [run({view: tensor[i] for view, tensor in given.items()}) for i in range(rows)] or \
+                [run({view: tensor.new_zeros(tensor.shape[1:]) for view, tensor in given.items()})]
         try:
+            if not self.each:
+                return {view: tensor.reshape(given[view].shape) if view.kind == "boxes" else tensor
+                        for view, tensor in samples[0].items()}
             return {view: torch.stack([sample[view] for sample in samples])[:rows] for view in given}
         except RuntimeError as error:
             raise InvalidArgumentError(

@@ -17,7 +17,10 @@ def whole_number(name: str, value: Any, least: int, most: int = _MAX_UINT64) -> 
     """The value as int, from `least` to `most`. Integers of NumPy are accepted, bool is not."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentError(f"{name}={value!r}: expected a whole number from {least} to {most}")
-    number = int(value.__index__())
+    try:
+        number = int(value.__index__())
+    except TypeError:  # an array of several numbers
+        raise ArgumentError(f"{name}={value!r}: expected a whole number from {least} to {most}") from None
     if not least <= number <= most:
         raise InvalidArgumentError(
             f"{name}={value!r}: expected a whole number from {least} to {most}")

@@ -320,6 +320,8 @@ def _named(name: str, value: Any, kind: type[N]) -> list[N] | None:
         return None
     items = (value,) if isinstance(value, (str, kind)) else \
         _message.sequence(name, value, f"names, or millrace {kind.__name__}s")
+    if not items:  # an empty list in the spec is the default
+        raise ArgumentError(f"{name}=[]: expected at least one; leave {name}= out for the default")
     return _message.messages(
         name, [kind(item) if isinstance(item, str) else item for item in items], kind)
 
