@@ -307,6 +307,7 @@ def samples():
 
 
 class Documentation(TorchvisionCase):
+    shapes = True
 
     def test_the_code_runs(self):
         with open("docs/python.md", encoding="utf-8") as file:
@@ -314,7 +315,7 @@ class Documentation(TorchvisionCase):
         section = text[text.index("## Pipelines in Python"):text.index("## What a batch is")]
         blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", section, re.MULTILINE)
         code = [textwrap.dedent(block) for block in blocks if "the servers cannot" not in block]
-        self.assertEqual(len(code), 3)
+        self.assertEqual(len(code), 4)
         code = "\n".join(code).replace('"data-1:7001", "photos"', 'ENDPOINT, "pictures"')
         self.assertEqual(code.count("ENDPOINT"), 2)
         output = self.run_script(code + """
@@ -323,6 +324,9 @@ assert images.shape == (32, 3, 160, 160) and images.dtype == torch.float32
 one = millrace.Loader(ENDPOINT, "pictures", pipeline, batch_size=4)
 images, labels = next(iter(one))
 assert images.shape == (4, 3, 160, 160) and images.dtype == torch.float32 and images.max() <= 1
+images, masks, boxes = next(iter(millrace.Loader(ENDPOINT, "shapes", shapes, batch_size=4)))
+assert images.shape == (4, 3, 160, 160) and masks.shape == (4, 1, 160, 160) and boxes.shape == (4, 3, 4)
+assert images.dtype == torch.float32 and masks.dtype == torch.int64 and boxes.dtype == torch.float32
 try:
     Pipeline.from_torchvision(v2.Compose([v2.Resize(256, v2.InterpolationMode.BICUBIC),
                                           v2.ElasticTransform()]))
