@@ -7,7 +7,7 @@ from typing import Any
 
 from millrace import transforms as T
 from millrace._translated_fields import TranslatedFields
-from millrace._translation import Library, Refused, Step, Translated, Translation, begin
+from millrace._translation import PYTHON, Library, Refused, Step, Translated, Translation, begin
 
 _Parameters = dict[str, Any]
 _Handler = Callable[[Translation, Step, _Parameters], None]
@@ -87,12 +87,12 @@ def _boxes(out: Translation, step: Step, params: Any, refuse: Callable[[str, str
 
 def _translate(out: Translation, step: Step) -> None:
     key = step.name if _LIBRARY.owns(step.transform) else ""
+    if key and float(getattr(step.transform, "p", 1)) == 0:
+        return  # it is never applied
     names: Sequence[str] = getattr(step.transform, "get_transform_init_args_names", tuple)()
     handler = _LIBRARY.handler(step, key, names, _IMPLIED)
     parameters = {name: getattr(step.transform, name) for name in names}
     if "p" in names and step.name not in _TAKE_P and float(parameters["p"]) != 1:
-        if float(parameters["p"]) == 0:
-            return
         raise Refused("p", f"{step.name} of the servers cannot be left out at random", "write p=1.0")
     if out.is_tensor and key not in ("NoOp", "ToTensorV2"):
         raise Refused("", "it comes after ToTensorV2, and Albumentations' transforms take arrays",
@@ -316,9 +316,11 @@ _ADVICE = {
                 "millrace.transforms.RandomErasing"),
     "CoarseDropout": ("the servers erase one rectangle", "write millrace.transforms.RandomErasing"),
     "PadIfNeeded": ("the servers pad by fixed numbers of pixels", "use Pad"),
-    "OneOf": ("the servers draw for each transform by itself", "choose one of them, or write each with a p "
-              "of its own"),
-    "SomeOf": ("the servers draw for each transform by itself", "write each with a p of its own"),
+    **dict.fromkeys(("OneOf", "OneOrOther", "SomeOf"),
+                    ("the servers draw for each transform by itself", "choose one of them, or write each with "
+                     "a p of its own")),
+    "RandomOrder": ("the servers apply transforms in the order of the list", "choose an order"),
+    "Lambda": PYTHON,
 }
 _LIBRARY = Library("albumentations", "albumentations.", "Albumentations 2", ("sample",),
                    "Albumentations' generators", _KNOWN, _ADVICE)

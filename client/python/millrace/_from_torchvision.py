@@ -8,7 +8,7 @@ from typing import Any
 from millrace import transforms as T
 from millrace._local import ScaleToFloat
 from millrace._translated_fields import TranslatedFields
-from millrace._translation import (PYTHON, Library, Refused, Step, Translated, Translation, begin)
+from millrace._translation import PYTHON, Library, Refused, Step, Translated, Translation, begin
 
 _V2 = "torchvision.transforms.v2"
 _Handler = Callable[[Translation, Step, Any, Any], None]

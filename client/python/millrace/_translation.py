@@ -318,7 +318,8 @@ class Translation:
                                   f"with the release of {self.library.name}")
             del self.notes[notes:]
             self._outside = outside
-            if local is None or nowhere(step.transform):
+            cannot_run = isinstance(step.transform, type) or not callable(step.transform)
+            if local is None or cannot_run or nowhere(step.transform):
                 self.refuse(step, refused)
                 continue
             rest = list(steps[i:])

@@ -109,7 +109,8 @@ REFUSED = {
     "key_points": [("0", "Compose", "keypoint_params", "key points")],
     "early_tensor": [("1", "HorizontalFlip", "", "ToTensorV2 at the end")],
     "p_of_tensor": [("0", "ToTensorV2", "p", "p=1.0")],
-    "noise": [("0", "GaussNoise", "", "no such transform")],
+    "noise": [("0", "GaussNoise", "", "no such transform"), ("1", "RandomOrder", "", "choose an order"),
+              ("2", "OneOrOther", "", "by itself")],
     # With masks or boxes.
     "several_fills": [("1", "Rotate", "fill_mask", "class 0, and Pad at position 0 the class 255")],
     "fraction_fill": [("0", "Pad", "fill_mask", "0.5")],

@@ -706,6 +706,7 @@ for bad in (dict(local="images"), dict(decode=5), dict(field=5), dict(field="x",
     except millrace.ArgumentError:
         pass
 assert refused(v2.MixUp(num_classes=3), local="batch")
+assert refused(v2.CenterCrop(5), v2.ToImage, None, local="sample")[1]["position"] == "2"
 assert refused(v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)]), local="batch")
 """
 

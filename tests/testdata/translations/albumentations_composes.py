@@ -25,7 +25,7 @@ def composes(A, ToTensorV2):  # pylint: disable=invalid-name
                    A.Rotate((-10, 20), border_mode=constant, fill=7, p=0.4), A.ToGray(p=0.1),
                    A.GaussianBlur((5, 5), (0.5, 2.0), p=0.2), A.CenterCrop(20, 20),
                    A.Sequential([A.NoOp(), A.Normalize((0.5,), (0.25,))], p=1.0)],
-        "nothing": [A.Resize(5, 6, p=0.0), A.Rotate((0, 0), border_mode=constant)],
+        "nothing": [A.Resize(5, 6, p=0.0), A.GaussNoise(p=0.0), A.HorizontalFlip(p=0.0), A.Rotate((0, 0), border_mode=constant)],
     }
     refused = {
         "brightness": [A.RandomBrightnessContrast()],
@@ -46,7 +46,8 @@ def composes(A, ToTensorV2):  # pylint: disable=invalid-name
         "erasing": [A.Erasing(), A.CoarseDropout()],
         "early_tensor": [ToTensorV2(), A.HorizontalFlip()],
         "p_of_tensor": [ToTensorV2(p=0.5)],
-        "noise": [A.GaussNoise()],
+        "noise": [A.GaussNoise(), A.RandomOrder([A.HorizontalFlip()]),
+                  A.OneOrOther(A.HorizontalFlip(), A.VerticalFlip())],
     }
     found = {name: A.Compose(transforms) for name, transforms in {**accepted, **refused}.items()}
     found["seed"] = A.Compose([A.HorizontalFlip()], seed=7)
@@ -95,7 +96,8 @@ def _plain(value):
 
 def stand_in(recorded):
     """An object that shows a translation what was recorded."""
-    kind = type(recorded["class"], (), {"__module__": recorded["module"]})
+    kind = type(recorded["class"], (), {"__module__": recorded["module"],
+                                        "__call__": lambda self, **sample: sample})
     one = kind()
     if "transforms" in recorded:
         for name in ("p", "seed", "_additional_targets"):
