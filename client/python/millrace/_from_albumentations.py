@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millrace import transforms as T
+from millrace._compose import PYTHON, Library, Refused, Step
 from millrace._translated_fields import TranslatedFields
-from millrace._translation import PYTHON, Library, Refused, Step, Translated, Translation, begin
+from millrace._translation import Translated, Translation
 
 _Parameters = dict[str, Any]
 _Handler = Callable[[Translation, Step, _Parameters], None]
@@ -21,14 +22,14 @@ _IMPLIED = ("p", "fill_mask", "mask_interpolation", "rotate_method", "transpose_
 
 def translate(compose: Any, fields: TranslatedFields, local: str | None) -> Translated:
     """What Pipeline.from_albumentations says."""
-    out = begin(_LIBRARY, compose, local, fields)
+    out = Translation(_LIBRARY, compose, fields, local)
     steps = _flat(out, compose, "")
     first = any(step.name == "ToTensorV2" and float(step.transform.p) == 1 for step in steps)
-    rest = out.run(steps, _translate, local)
+    rest = out.run(steps, _translate)
     if rest and (fields.masks or fields.boxes):
         out.refuse(rest[0], Refused("", "Albumentations' transforms run in the loader for images alone, "
                                     "and the translation has masks or boxes", "leave local= out"))
-    return out.finish([step.transform for step in rest], local,
+    return out.finish([step.transform for step in rest],
                       "channels_first" if first else "channels_last", "no_channels")
 
 
@@ -317,8 +318,8 @@ _ADVICE = {
     "CoarseDropout": ("the servers erase one rectangle", "write millrace.transforms.RandomErasing"),
     "PadIfNeeded": ("the servers pad by fixed numbers of pixels", "use Pad"),
     **dict.fromkeys(("OneOf", "OneOrOther", "SomeOf"),
-                    ("the servers draw for each transform by itself", "choose one of them, or write each with "
-                     "a p of its own")),
+                    ("the servers draw for each transform by itself", "choose one of them, or write each "
+                     "with a p of its own")),
     "RandomOrder": ("the servers apply transforms in the order of the list", "choose an order"),
     "Lambda": PYTHON,
 }

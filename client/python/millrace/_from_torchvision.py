@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from millrace import transforms as T
+from millrace._compose import PYTHON, Library, Refused, Step
 from millrace._local import ScaleToFloat
 from millrace._translated_fields import TranslatedFields
-from millrace._translation import PYTHON, Library, Refused, Step, Translated, Translation, begin
+from millrace._translation import Translated, Translation
 
 _V2 = "torchvision.transforms.v2"
 _Handler = Callable[[Translation, Step, Any, Any], None]
@@ -16,9 +17,9 @@ _Handler = Callable[[Translation, Step, Any, Any], None]
 
 def translate(compose: Any, fields: TranslatedFields, local: str | None) -> Translated:
     """What Pipeline.from_torchvision says."""
-    out = begin(_LIBRARY, compose, local, fields)
-    rest = out.run(list(_flat(compose, "")), _translate, local, _mixes)
-    return out.finish([_runs(step) for step in rest], local, "channels_first", "channels_first")
+    out = Translation(_LIBRARY, compose, fields, local)
+    rest = out.run(_flat(compose, ""), _translate, _mixes)
+    return out.finish([_runs(step) for step in rest], "channels_first", "channels_first")
 
 
 def _flat(transform: Any, position: str) -> list[Step]:
@@ -173,8 +174,8 @@ def _center_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
     out.black_outside(step)
     if out.fields.boxes:
-        out.note(step, "boxes follow the image; where an odd number of pixels pads a smaller image, torchvision "
-                       "moves boxes by one pixel more or less than the image")
+        out.note(step, "boxes follow the image; where an odd number of pixels pads a smaller image, "
+                       "torchvision moves boxes by one pixel more or less than the image")
     out.geometry(step, T.CenterCrop(list(t.size), fields=out.fields.moved))
 
 

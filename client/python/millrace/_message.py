@@ -165,7 +165,8 @@ def names(name: str, value: Any) -> list[str] | None:
         return None
     items = (value,) if isinstance(value, str) else sequence(name, value, "a name, or a list of names")
     if not items:  # an empty list in the spec is the default
-        raise ArgumentError(f"{name}={value!r}: expected at least one name; leave {name}= out for the default")
+        raise ArgumentError(f"{name}={value!r}: expected at least one name; leave {name}= out for the "
+                            "default")
     return [_values.text(f"{name}[{i}]", item) for i, item in enumerate(items)]
 
 

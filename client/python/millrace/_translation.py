@@ -1,112 +1,17 @@
-"""What the translations from torchvision and Albumentations share: the way through a compose, the
-transforms so far, the type of the pixels at this place, notes, and refusals. Pure; imports neither
-library.
-
-A compose is only looked at. A class is known by its module and name, so that a subclass, which may do
-something else, is refused; a parameter that this release does not know is refused, too.
-"""
+"""What becomes of a compose: the transforms of the servers so far, the type of the pixels at this place,
+notes, and what was refused. Pure; imports neither library."""
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from millrace import transforms as T
+from millrace._compose import Library, Refused, Step
 from millrace._local import Layout, Local, View
 from millrace._translated_fields import TranslatedFields
 from millrace.errors import ArgumentError, InvalidArgumentError, TranslationError
 from millrace.pipeline import FieldRole
-
-Libraries = Literal["torchvision", "albumentations"]
-
-
-class Refused(Exception):
-    """Of one transform: `parameter` ("" for the whole transform), why, and what to do."""
-
-    def __init__(self, parameter: str, reason: str, advice: str) -> None:
-        super().__init__(reason)
-        self.parameter, self.reason, self.advice = parameter, reason, advice
-
-
-class Step(NamedTuple):
-    """A transform of the other library, and where it is: "2", or "2.0" in a container."""
-
-    position: str
-    transform: Any
-
-    @property
-    def name(self) -> str:
-        named = self.transform if isinstance(self.transform, (type, *_FUNCTIONS)) else \
-            type(self.transform)
-        return str(named.__name__)
-
-
-class Library(NamedTuple):
-    """What the way through a compose needs to know of a library.
-
-    Attributes:
-      module: its classes' modules begin with this.
-      compose: what a Compose is called in errors.
-      local: what `local=` may be.
-      generator: of the random choices of local transforms.
-      known: {class: (the parameters that it has, its handler)}.
-      advice: {class: (why the servers do not have it, what to do)}.
-    """
-
-    name: Libraries
-    module: str
-    compose: str
-    local: tuple[str, ...]
-    generator: str
-    known: Mapping[str, tuple[tuple[str, ...], Any]]
-    advice: Mapping[str, tuple[str, str]]
-
-    def owns(self, value: Any) -> bool:
-        """Whether a value is an object of a class of the library."""
-        return type(value).__module__.startswith(self.module)
-
-    def handler(self, step: Step, key: str, present: Iterable[str], implied: Iterable[str] = ()) -> Any:
-        """The handler of a transform.
-
-        Args:
-          key: its class.
-          present: the parameters that it has here.
-          implied: parameters that any class may have.
-        """
-        if key not in self.known:
-            raise self._unknown(step, key)
-        parameters, handler = self.known[key]
-        for name in sorted(set(present) - {*parameters, *implied}):
-            raise Refused(name, f"this release of Millrace does not know the parameter, it knows those of "
-                          f"{self.compose}", "write the transform with millrace.transforms, or report it "
-                          f"with the release of {self.name}")
-        return handler
-
-    def _unknown(self, step: Step, key: str) -> Refused:
-        kind = type(step.transform)
-        if isinstance(step.transform, type):
-            return Refused("", "it is a class and not a transform", f"write {step.name}(...)")
-        if isinstance(step.transform, _FUNCTIONS):
-            return Refused("", *PYTHON)
-        if isinstance(step.transform, T.Transform):
-            return Refused("", "it is a transform of millrace.transforms", "write millrace.Pipeline([...]) "
-                           f"with these alone, or a Compose of {self.compose} alone")
-        if key in self.advice:
-            return Refused("", *self.advice[key])
-        for base in kind.__mro__[1:]:
-            if not self.owns(step.transform) and base.__module__.startswith(self.module) \
-                    and base.__name__ in self.known:
-                return Refused("", f"a class that is derived from {base.__name__} may do something else, and "
-                               "the servers have no such transform", f"use {base.__name__}, or write a "
-                               "transform for the servers (docs/extending.md)")
-        return Refused("", "the servers have no such transform", "leave it out, or write one for the servers "
-                       "(docs/extending.md)")
-
-
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
-PYTHON = ("a function of Python cannot run at the servers", "write a transform for the servers "
-          "(docs/extending.md), or change the batch in the loop")
 
 
 class Translated(NamedTuple):
@@ -129,8 +34,16 @@ class Translation:
     The servers work on uint8 up to normalize, whatever the other library does there.
     """
 
-    def __init__(self, library: Library, fields: TranslatedFields) -> None:
+    def __init__(self, library: Library, compose: Any, fields: TranslatedFields,
+                 local: str | None) -> None:
+        if local not in (None, *library.local):
+            alone = "" if "batch" in library.local else f"{library.compose} works on single images: "
+            raise ArgumentError(f"local={local!r}: {alone}expected None"
+                                + "".join(f" or \"{name}\"" for name in library.local))
+        if not library.owns(compose):
+            raise ArgumentError(f"compose={compose!r}: expected a Compose of {library.compose}")
         self.library = library
+        self.local = local
         self.fields = fields
         self.pixels: Literal["uint8", "unit", "floats", "normal"] = "uint8"
         self.is_tensor = False  # and no longer what the dataset gives, which may be a PIL image
@@ -295,12 +208,11 @@ class Translation:
     # ---- For the translators ------------------------------------------------------------------
 
     def run(self, steps: Sequence[Step], translate: Callable[[Translation, Step], None],
-            local: str | None, nowhere: Callable[[Any], bool] = lambda transform: False) -> list[Step]:
+            nowhere: Callable[[Any], bool] = lambda transform: False) -> list[Step]:
         """Translates the steps. Returns those that run on the client.
 
         Args:
           translate: adds one step, or raises Refused.
-          local: of the translation.
           nowhere: whether a transform can run neither here nor there.
         """
         for i, step in enumerate(steps):
@@ -319,12 +231,12 @@ class Translation:
             del self.notes[notes:]
             self._outside = outside
             cannot_run = isinstance(step.transform, type) or not callable(step.transform)
-            if local is None or cannot_run or nowhere(step.transform):
+            if self.local is None or cannot_run or nowhere(step.transform):
                 self.refuse(step, refused)
                 continue
             rest = list(steps[i:])
             behind = f", and {len(rest) - 1} behind it" if len(rest) > 1 else ""
-            draws = "each image has random choices of its own" if local == "sample" else \
+            draws = "each image has random choices of its own" if self.local == "sample" else \
                 "all images of a batch have the same random choices"
             self.note(step, f"runs in the loader{behind}, on the client's processor ({refused.reason}); "
                             f"{draws}, from {self.library.generator}: neither seed=, resuming nor replay() "
@@ -337,8 +249,7 @@ class Translation:
                               "parameter": refused.parameter, "reason": refused.reason,
                               "advice": refused.advice})
 
-    def finish(self, steps: Sequence[Any], local: str | None, images: Layout,
-               masks: Layout) -> Translated:
+    def finish(self, steps: Sequence[Any], images: Layout, masks: Layout) -> Translated:
         """The pipeline, with `steps` to run on the client, and the library's layouts.
 
         Raises:
@@ -346,7 +257,8 @@ class Translation:
         """
         if self._refused:
             raise TranslationError(
-                _report(self.library.name, self._refused, local is None and not self.refused_compose),
+                _report(self.library.name, self._refused,
+                        self.local is None and not self.refused_compose),
                 {"refused": self._refused})
         colored = self.fields.colored
         if steps and self.pixels in ("unit", "floats"):
@@ -372,7 +284,8 @@ class Translation:
         views = [View(self.fields.image, "image", arrives, images),
                  *(View(name, "mask", "channels_last", masks) for name in self.fields.masks),
                  *(View(name, "boxes", "boxes", "boxes") for name in self.fields.boxes)]
-        here = Local(self.library.name, tuple(views), tuple(steps), local != "batch")
+        here = Local(self.library.name, tuple(views), tuple(steps),
+                     self.local != "batch")
         transforms = [*self.fields.decoders.values(), *self.transforms, *self._after]
         return Translated(transforms, self._roles(), self.notes, here)
 
@@ -406,14 +319,3 @@ def _report(library: str, refused: Sequence[dict[str, str]], may_be_local: bool)
         lines.append("local=\"sample\" runs the transforms from the first of these on in the loader, "
                      "on the client's processor")
     return "\n".join(lines)
-
-
-def begin(library: Library, compose: Any, local: str | None, fields: TranslatedFields) -> Translation:
-    """Checks the arguments of a translation."""
-    if local not in (None, *library.local):
-        alone = "" if "batch" in library.local else f"{library.compose} works on single images: "
-        raise ArgumentError(f"local={local!r}: {alone}expected None"
-                            + "".join(f" or \"{name}\"" for name in library.local))
-    if not library.owns(compose):
-        raise ArgumentError(f"compose={compose!r}: expected a Compose of {library.compose}")
-    return Translation(library, fields)
