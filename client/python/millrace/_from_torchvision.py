@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from millrace import transforms as T
@@ -52,7 +52,7 @@ def _mixes(transform: Any) -> bool:
     """Batches are mixed nowhere in a compose of single samples, not on the client either."""
     inner = getattr(transform, "transforms", None)
     return _key(transform) in ("MixUp", "CutMix") or \
-        isinstance(inner, (list, tuple)) and any(map(_mixes, inner))
+        isinstance(inner, Iterable) and any(map(_mixes, inner))
 
 
 def _translate(out: Translation, step: Step, p: float | None = None) -> None:
