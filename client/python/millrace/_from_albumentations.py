@@ -1,19 +1,14 @@
-"""`Pipeline.from_albumentations`: a Compose of Albumentations 2 as transforms of the servers.
-
-Only the objects that the compose holds are looked at: Albumentations is not imported. A class is known
-by its module and name, so that a subclass is refused; a parameter that this release does not know is
-refused, too.
-"""
+"""`Pipeline.from_albumentations`: a Compose of Albumentations 2 as transforms of the servers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from millrace import transforms as T
-from millrace._local import Local
-from millrace._translation import Refused, Step, Translation
-from millrace.errors import ArgumentError
+from millrace._compose import PYTHON, Library, Refused, Step
+from millrace._translated_fields import TranslatedFields
+from millrace._translation import Translated, Translation
 
 _Parameters = dict[str, Any]
 _Handler = Callable[[Translation, Step, _Parameters], None]
@@ -21,64 +16,51 @@ _Handler = Callable[[Translation, Step, _Parameters], None]
 # OpenCV's numbers.
 _INTERPOLATIONS = {0: "nearest", 1: "bilinear"}
 _BORDERS = {0: "constant", 1: "edge", 2: "symmetric", 4: "reflect"}
-# Of images that have neither masks nor boxes.
-_OF_OTHER_TARGETS = ("fill_mask", "mask_interpolation", "rotate_method", "transpose_mask")
+# Of any class: `p`, and what masks and boxes have.
+_IMPLIED = ("p", "fill_mask", "mask_interpolation", "rotate_method", "transpose_mask")
 
 
-def is_compose(value: Any) -> bool:
-    """Whether a value is an object of Albumentations."""
-    return type(value).__module__.startswith("albumentations.")
-
-
-def translate(compose: Any, field: str, decode: bool | T.DecodeImage, local: Literal["sample"] | None
-              ) -> tuple[list[T.Transform], list[str], Local | None]:
+def translate(compose: Any, fields: TranslatedFields, local: str | None) -> Translated:
     """What Pipeline.from_albumentations says."""
-    if local not in (None, "sample"):
-        raise ArgumentError(f"local={local!r}: Albumentations works on single images: expected None or "
-                            "\"sample\"")
-    if not is_compose(compose):
-        raise ArgumentError(f"compose={compose!r}: expected a Compose of Albumentations")
-    out = Translation("albumentations", field, decode)
+    out = Translation(_LIBRARY, compose, fields, local)
     steps = _flat(out, compose, "")
-    channels_first = any(step.name == "ToTensorV2" for step in steps)
-    rest: list[Step] = []
-    for i, step in enumerate(steps):
-        notes = len(out.notes)
-        try:
-            _translate(out, step)
-        except Refused as refused:
-            del out.notes[notes:]
-            if local is None:
-                out.refuse(step, refused)
-                continue
-            rest = steps[i:]
-            out.local(step, len(rest), refused, "Albumentations' generators", each=True)
-            break
-    return out.finish([step.transform for step in rest], each=True,
-                      wanted="channels_first" if channels_first else "channels_last",
-                      may_be_local=local is None and not out.refused_compose)
+    first = any(step.name == "ToTensorV2" and float(step.transform.p) == 1 for step in steps)
+    rest = out.run(steps, _translate)
+    if rest and (fields.masks or fields.boxes):
+        out.refuse(rest[0], Refused("", "Albumentations' transforms run in the loader for images alone, "
+                                    "and the translation has masks or boxes", "leave local= out"))
+    return out.finish([step.transform for step in rest],
+                      "channels_first" if first else "channels_last", "no_channels")
 
 
 def _flat(out: Translation, transform: Any, position: str) -> list[Step]:
     """The transforms of nested containers that apply all of theirs."""
     step = Step(position or "0", transform)
+    if step.name not in ("Compose", "Sequential") or not _LIBRARY.owns(transform):
+        return [step]
 
     def refuse(parameter: str, reason: str, advice: str) -> None:
         out.refused_compose = True
         out.refuse(step, Refused(parameter, reason, advice))
 
-    if step.name not in ("Compose", "Sequential") or not is_compose(transform):
-        return [step]
     if float(transform.p) != 1:
         refuse("p", "one draw would decide over several transforms, and each of the servers' transforms "
                "draws for itself", "write p into each of them")
-    for name in ("bboxes", "keypoints"):
-        if name in (getattr(transform, "processors", None) or {}):
-            refuse("bbox_params" if name == "bboxes" else "keypoint_params", "the translation is for "
-                   "images alone", "write the pipeline with millrace.transforms; field_roles= says which "
-                   "fields are boxes")
-    if getattr(transform, "_additional_targets", None):
-        refuse("additional_targets", "the translation is for one field", "write the pipeline with "
+    processors = (getattr(transform, "processors", None) or {}) if not position else {}
+    if "keypoints" in processors:
+        refuse("keypoint_params", "the servers move no key points", "write the pipeline without them")
+    if "bboxes" in processors and not out.fields.boxes:
+        refuse("bbox_params", "the translation has no boxes", "name their field, boxes=\"boxes\"")
+    elif "bboxes" in processors:
+        _boxes(out, step, getattr(processors["bboxes"], "params", None), refuse)
+    elif out.fields.boxes and not position:
+        refuse("bbox_params", "the compose moves no boxes, and boxes= names a field", "write bbox_params="
+               "A.BboxParams(\"pascal_voc\")")
+    others = {name: kind for name, kind in (getattr(transform, "_additional_targets", None) or {}).items()
+              if kind != "mask" or name not in out.fields.masks}
+    if others and not position:
+        refuse("additional_targets", f"the translation has no field for {', '.join(sorted(others))}",
+               "name the fields of masks in masks=; for several images, write the pipeline with "
                "millrace.transforms and fields=")
     if getattr(transform, "seed", None) is not None:
         out.note(step, "seed is not used: seed= of the pipeline or the loader fixes every random choice")
@@ -86,22 +68,42 @@ def _flat(out: Translation, transform: Any, position: str) -> list[Step]:
             for inner in _flat(out, item, f"{position}.{i}" if position else str(i))]
 
 
+def _boxes(out: Translation, step: Step, params: Any, refuse: Callable[[str, str, str], None]) -> None:
+    """What BboxParams ask for."""
+    if params.format != "pascal_voc":
+        refuse("bbox_params", f"format {params.format!r}: the servers' boxes are left, top, right, bottom in "
+               "pixels", "store them in this way, and write format=\"pascal_voc\"")
+    # Each of these may remove boxes.
+    for name, nothing in (("min_area", 0), ("min_visibility", 0), ("min_width", 0), ("min_height", 0),
+                          ("filter_invalid_bboxes", False), ("max_accept_ratio", None)):
+        if getattr(params, name, nothing) != nothing:
+            refuse("bbox_params", f"{name}: the servers keep the number of boxes, so that batches have one "
+                   "shape", f"leave {name} out, and select boxes in the loop")
+    if not getattr(params, "check_each_transform", True):
+        refuse("bbox_params", "check_each_transform: the servers clamp boxes after each crop, pad and turn",
+               "leave check_each_transform out")
+    if getattr(params, "clip", False):
+        out.geometry(step, T.Pad(0, fields=out.fields.moved))  # of the servers, every pad clamps boxes
+
+
 def _translate(out: Translation, step: Step) -> None:
-    if not is_compose(step.transform) or step.name not in _KNOWN:
-        reason, advice = _ADVICE.get(step.name, (
-            "the servers have no such transform", "leave it out, or write one for the servers (docs/"
-            "extending.md)"))
-        raise Refused("", reason, advice)
-    known, handler = _KNOWN[step.name]
-    names = set(step.transform.get_transform_init_args_names())
-    for name in sorted(names - {*known, *_OF_OTHER_TARGETS, "p"}):
-        raise Refused(name, "this release of Millrace does not know the parameter, it knows Albumentations "
-                      "2", "write the transform with millrace.transforms")
+    key = step.name if _LIBRARY.owns(step.transform) else ""
+    if key and float(getattr(step.transform, "p", 1)) == 0:
+        return  # it is never applied
+    names: Sequence[str] = getattr(step.transform, "get_transform_init_args_names", tuple)()
+    handler = _LIBRARY.handler(step, key, names, _IMPLIED)
     parameters = {name: getattr(step.transform, name) for name in names}
     if "p" in names and step.name not in _TAKE_P and float(parameters["p"]) != 1:
-        if float(parameters["p"]) == 0:
-            return
         raise Refused("p", f"{step.name} of the servers cannot be left out at random", "write p=1.0")
+    if out.is_tensor and key not in ("NoOp", "ToTensorV2"):
+        raise Refused("", "it comes after ToTensorV2, and Albumentations' transforms take arrays",
+                      "put ToTensorV2 at the end")
+    if out.fields.masks and parameters.get("mask_interpolation", 0) != 0:
+        raise Refused("mask_interpolation", "the servers move masks by the nearest pixel",
+                      "write cv2.INTER_NEAREST")
+    if out.fields.boxes and parameters.get("rotate_method", "largest_box") != "largest_box":
+        raise Refused("rotate_method", "the servers take the upright box around the turned corners",
+                      "write \"largest_box\"")
     handler(out, step, parameters)
 
 
@@ -122,7 +124,10 @@ def _no_area(p: _Parameters) -> None:
                       "millrace.transforms.Resize, which resamples with antialiasing")
 
 
-def _levels(out: Translation, step: Step, value: Any) -> Any:
+def _levels(out: Translation, step: Step, p: _Parameters) -> Any:
+    """The fill of images; that of masks is noted."""
+    value = p["fill"]
+    out.outside(step, "fill_mask", p.get("fill_mask", 0))
     if isinstance(value, str):
         raise Refused("fill", f"the servers have no {value!r}", "write levels of 0 .. 255")
     levels = out.levels(step, "fill", list(value) if isinstance(value, Sequence) else [value])
@@ -155,7 +160,7 @@ def _random_resized_crop(out: Translation, step: Step, p: _Parameters) -> None:
     interpolation = _interpolation(p)
     _resampled(out, step, T.RandomResizedCrop(
         list(p["size"]), tuple(p["scale"]), tuple(p["ratio"]),
-        interpolation, antialias=False, fields=out.fields), interpolation)  # type: ignore[arg-type]
+        interpolation, antialias=False, fields=out.fields.moved), interpolation)  # type: ignore[arg-type]
 
 
 def _resize(out: Translation, step: Step, p: _Parameters) -> None:
@@ -163,7 +168,7 @@ def _resize(out: Translation, step: Step, p: _Parameters) -> None:
     interpolation = _interpolation(p)
     _resampled(out, step, T.Resize(
         [p["height"], p["width"]], interpolation, antialias=False,  # type: ignore[arg-type]
-        fields=out.fields), interpolation)
+        fields=out.fields.moved), interpolation)
 
 
 def _smallest_max_size(out: Translation, step: Step, p: _Parameters) -> None:
@@ -174,7 +179,7 @@ def _smallest_max_size(out: Translation, step: Step, p: _Parameters) -> None:
                       "write max_size=N")
     out.note(step, "the long side is rounded down, where Albumentations rounds it: one pixel")
     _resampled(out, step, T.Resize(
-        p["max_size"], interpolation, antialias=False, fields=out.fields),  # type: ignore[arg-type]
+        p["max_size"], interpolation, antialias=False, fields=out.fields.moved),  # type: ignore[arg-type]
         interpolation)
 
 
@@ -186,14 +191,15 @@ def _no_padding(p: _Parameters) -> None:
 
 def _center_crop(out: Translation, step: Step, p: _Parameters) -> None:
     _no_padding(p)
+    out.black_outside(step)
     out.note(step, "an odd rest is rounded to even, where Albumentations rounds down: one pixel; images "
                    "that are smaller are padded with black, where Albumentations raises")
-    out.geometry(step, T.CenterCrop((p["height"], p["width"]), fields=out.fields))
+    out.geometry(step, T.CenterCrop((p["height"], p["width"]), fields=out.fields.moved))
 
 
 def _random_crop(out: Translation, step: Step, p: _Parameters) -> None:
     _no_padding(p)
-    out.geometry(step, T.RandomCrop((p["height"], p["width"]), fields=out.fields))
+    out.geometry(step, T.RandomCrop((p["height"], p["width"]), fields=out.fields.moved))
 
 
 def _pad(out: Translation, step: Step, p: _Parameters) -> None:
@@ -201,17 +207,20 @@ def _pad(out: Translation, step: Step, p: _Parameters) -> None:
     padding = p["padding"]
     padding = [padding] if isinstance(padding, int) else list(padding)
     constant = mode == "constant"
-    out.geometry(step, T.Pad(padding, _levels(out, step, p["fill"]) if constant else None,
+    if out.fields.boxes and not constant:
+        raise Refused("border_mode", "boxes cannot follow the pixels that it repeats",
+                      "write cv2.BORDER_CONSTANT")
+    out.geometry(step, T.Pad(padding, _levels(out, step, p) if constant else None,
                              None if constant else mode,  # type: ignore[arg-type]
-                             fields=out.fields))
+                             fields=out.fields.moved))
 
 
 def _horizontal_flip(out: Translation, step: Step, p: _Parameters) -> None:
-    out.geometry(step, T.RandomHorizontalFlip(float(p["p"]), fields=out.fields), flips=True)
+    out.geometry(step, T.RandomHorizontalFlip(float(p["p"]), fields=out.fields.moved), flips=True)
 
 
 def _vertical_flip(out: Translation, step: Step, p: _Parameters) -> None:
-    out.geometry(step, T.RandomVerticalFlip(float(p["p"]), fields=out.fields), flips=True)
+    out.geometry(step, T.RandomVerticalFlip(float(p["p"]), fields=out.fields.moved), flips=True)
 
 
 def _rotate(out: Translation, step: Step, p: _Parameters) -> None:
@@ -223,8 +232,8 @@ def _rotate(out: Translation, step: Step, p: _Parameters) -> None:
     if low == high == 0:
         return
     out.geometry(step, T.RandomRotation(
-        (low, high), interpolation, _levels(out, step, p["fill"]), p=float(p["p"]),  # type: ignore[arg-type]
-        fields=out.fields), resamples=True)
+        (low, high), interpolation, _levels(out, step, p), p=float(p["p"]),  # type: ignore[arg-type]
+        fields=out.fields.moved), resamples=True)
 
 
 def _color_jitter(out: Translation, step: Step, p: _Parameters) -> None:
@@ -232,7 +241,7 @@ def _color_jitter(out: Translation, step: Step, p: _Parameters) -> None:
     if any(ranges[3]):
         out.note(step, "Albumentations rounds hue to 180 steps of OpenCV, the servers do not; draws are "
                        "the same")
-    out.color(step, T.ColorJitter(*ranges, p=float(p["p"]), fields=out.fields))
+    out.color(step, T.ColorJitter(*ranges, p=float(p["p"]), fields=out.fields.colored))
 
 
 def _to_gray(out: Translation, step: Step, p: _Parameters) -> None:
@@ -240,7 +249,7 @@ def _to_gray(out: Translation, step: Step, p: _Parameters) -> None:
         raise Refused("method" if p["method"] != "weighted_average" else "num_output_channels",
                       "the servers write the weighted average into three channels",
                       "write method=\"weighted_average\", num_output_channels=3")
-    out.color(step, T.Grayscale(3, p=float(p["p"]), fields=out.fields))
+    out.color(step, T.Grayscale(3, p=float(p["p"]), fields=out.fields.colored))
 
 
 def _gaussian_blur(out: Translation, step: Step, p: _Parameters) -> None:
@@ -248,7 +257,7 @@ def _gaussian_blur(out: Translation, step: Step, p: _Parameters) -> None:
     if low != high or low == 0:
         raise Refused("blur_limit", "the servers' kernel has one size", "write blur_limit=(k, k) with an "
                       "odd k")
-    out.color(step, T.GaussianBlur(low, tuple(p["sigma_limit"]), p=float(p["p"]), fields=out.fields))
+    out.color(step, T.GaussianBlur(low, tuple(p["sigma_limit"]), p=float(p["p"]), fields=out.fields.colored))
 
 
 def _normalize(out: Translation, step: Step, p: _Parameters) -> None:
@@ -264,12 +273,16 @@ def _normalize(out: Translation, step: Step, p: _Parameters) -> None:
 
 
 def _nothing(out: Translation, step: Step, p: _Parameters) -> None:
-    """Conversions of what holds the image, and NoOp."""
+    """NoOp."""
+
+
+def _to_tensor(out: Translation, step: Step, p: _Parameters) -> None:
+    out.is_tensor = True
 
 
 _RESAMPLED = ("interpolation", "area_for_downscale")
 _CROP = ("height", "width", "pad_if_needed", "pad_position", "border_mode", "fill")
-# {class: (the parameters that it has, handler(translation, step, parameters))}.
+# handler(translation, step, parameters).
 _KNOWN: dict[str, tuple[tuple[str, ...], _Handler]] = {
     "CenterCrop": (_CROP, _center_crop),
     "ColorJitter": (("brightness", "contrast", "saturation", "hue"), _color_jitter),
@@ -284,12 +297,11 @@ _KNOWN: dict[str, tuple[tuple[str, ...], _Handler]] = {
     "Rotate": (("limit", "interpolation", "border_mode", "fill", "crop_border"), _rotate),
     "SmallestMaxSize": (("max_size", "max_size_hw", *_RESAMPLED), _smallest_max_size),
     "ToGray": (("num_output_channels", "method"), _to_gray),
-    "ToTensorV2": ((), _nothing),
+    "ToTensorV2": ((), _to_tensor),
     "VerticalFlip": ((), _vertical_flip),
 }
 # Whose `p` the servers have, or for which it means nothing.
-_TAKE_P = ("ColorJitter", "GaussianBlur", "HorizontalFlip", "NoOp", "Rotate", "ToGray", "ToTensorV2",
-           "VerticalFlip")
+_TAKE_P = ("ColorJitter", "GaussianBlur", "HorizontalFlip", "NoOp", "Rotate", "ToGray", "VerticalFlip")
 
 # {class: (reason, advice)}.
 _ADVICE = {
@@ -305,7 +317,11 @@ _ADVICE = {
                 "millrace.transforms.RandomErasing"),
     "CoarseDropout": ("the servers erase one rectangle", "write millrace.transforms.RandomErasing"),
     "PadIfNeeded": ("the servers pad by fixed numbers of pixels", "use Pad"),
-    "OneOf": ("the servers draw for each transform by itself", "choose one of them, or write each with a p "
-              "of its own"),
-    "SomeOf": ("the servers draw for each transform by itself", "write each with a p of its own"),
+    **dict.fromkeys(("OneOf", "OneOrOther", "SomeOf"),
+                    ("the servers draw for each transform by itself", "choose one of them, or write each "
+                     "with a p of its own")),
+    "RandomOrder": ("the servers apply transforms in the order of the list", "choose an order"),
+    "Lambda": PYTHON,
 }
+_LIBRARY = Library("albumentations", "albumentations.", "Albumentations 2", ("sample",),
+                   "Albumentations' generators", _KNOWN, _ADVICE)

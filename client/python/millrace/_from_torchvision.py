@@ -1,92 +1,72 @@
-"""`Pipeline.from_torchvision`: a Compose of torchvision.transforms.v2 as transforms of the servers.
-
-Only the objects that the compose holds are looked at: torchvision is not imported. A class is known by
-its module and name, so that a subclass, which may do something else, is refused; a parameter that this
-release does not know is refused, too.
-"""
+"""`Pipeline.from_torchvision`: a Compose of torchvision.transforms.v2 as transforms of the servers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from millrace import transforms as T
-from millrace._local import Local, ScaleToFloat
-from millrace._translation import Refused, Step, Translation
-from millrace.errors import ArgumentError
+from millrace._compose import PYTHON, Library, Refused, Step
+from millrace._local import ScaleToFloat
+from millrace._translated_fields import TranslatedFields
+from millrace._translation import Translated, Translation
 
 _V2 = "torchvision.transforms.v2"
 _Handler = Callable[[Translation, Step, Any, Any], None]
 
 
-def is_compose(value: Any) -> bool:
-    """Whether a value is an object of torchvision's transforms."""
-    return type(value).__module__.startswith("torchvision.transforms.")
-
-
-def translate(compose: Any, field: str, decode: bool | T.DecodeImage,
-              local: Literal["sample", "batch"] | None
-              ) -> tuple[list[T.Transform], list[str], Local | None]:
+def translate(compose: Any, fields: TranslatedFields, local: str | None) -> Translated:
     """What Pipeline.from_torchvision says."""
-    if local not in (None, "sample", "batch"):
-        raise ArgumentError(f"local={local!r}: expected None, \"sample\" or \"batch\"")
-    if not is_compose(compose):
-        raise ArgumentError(f"compose={compose!r}: expected a Compose of {_V2}")
-    out = Translation("torchvision", field, decode)
-    steps = list(_flat(compose, ""))
-    rest: list[Step] = []
-    for i, step in enumerate(steps):
-        notes = len(out.notes)
-        try:
-            _translate(out, step)
-        except Refused as refused:
-            del out.notes[notes:]
-            # Batches are mixed nowhere in a compose of single samples, not on the client either.
-            if local is None or step.name in ("MixUp", "CutMix"):
-                out.refuse(step, refused)
-                continue
-            rest = steps[i:]
-            out.local(step, len(rest), refused, "torch's generator of the process",
-                      each=local == "sample")
-            break
-    return out.finish([_runs(step) for step in rest], each=local != "batch",
-                      wanted="channels_first", may_be_local=local is None)
+    out = Translation(_LIBRARY, compose, fields, local)
+    rest = out.run(_flat(compose, ""), _translate, _mixes)
+    return out.finish([_runs(step) for step in rest], "channels_first", "channels_first")
 
 
 def _flat(transform: Any, position: str) -> list[Step]:
     """The transforms of nested containers that apply all of theirs."""
-    if _key(transform) in ("Compose", "torch.nn.modules.container.Sequential"):
-        children = getattr(transform, "transforms", None)
-        items = list(transform if children is None else children)
-        return [step for i, item in enumerate(items)
-                for step in _flat(item, f"{position}.{i}" if position else str(i))]
-    return [Step(position or "0", transform)]
+    key = _key(transform)
+    children = getattr(transform, "transforms", transform)
+    if _hooks(transform) or key not in (
+            "Compose", "torch.nn.modules.container.Sequential", "RandomApply"):
+        return [Step(position or "0", transform)]
+    if key == "RandomApply":
+        if float(transform.p) not in (0, 1):
+            return [Step(position or "0", transform)]
+        children = children if float(transform.p) == 1 else ()
+    return [step for i, item in enumerate(children)
+            for step in _flat(item, f"{position}.{i}" if position else str(i))]
 
 
 def _key(transform: Any) -> str:
     """The class: its name when it is torchvision v2's, else with its module."""
     kind = type(transform)
-    return kind.__name__ if kind.__module__.startswith(_V2 + ".") else \
-        f"{kind.__module__}.{kind.__name__}"
+    return kind.__name__ if kind.__module__.startswith((_V2 + ".", "torchvision.transforms._presets")) \
+        else f"{kind.__module__}.{kind.__name__}"
+
+
+def _hooks(transform: Any) -> bool:
+    return any(getattr(transform, name, None) for name in ("_forward_hooks", "_forward_pre_hooks"))
+
+
+def _mixes(transform: Any) -> bool:
+    """Batches are mixed nowhere in a compose of single samples, not on the client either."""
+    inner = getattr(transform, "transforms", None)
+    return _key(transform) in ("MixUp", "CutMix") or \
+        isinstance(inner, Iterable) and any(map(_mixes, inner))
 
 
 def _translate(out: Translation, step: Step, p: float | None = None) -> None:
     """`p`: of the RandomApply that the step is in."""
     key = _key(step.transform)
-    if key not in _KNOWN:
-        if key.startswith("torchvision.transforms."):
-            raise Refused("", "it is of torchvision's first version of transforms", "write `from "
-                          "torchvision.transforms import v2`, which has the same names")
-        reason, advice = _ADVICE.get(key, (
-            "the servers have no such transform", "leave it out, or write one for the servers (docs/"
-            "extending.md)"))
-        raise Refused("", reason, advice)
-    parameters, handler = _KNOWN[key]
-    present = {name for name in vars(step.transform)
-               if not name.startswith("_") and name != "training"}
-    for name in sorted(present - set(parameters)):
-        raise Refused(name, "this release of Millrace does not know the parameter", "report it, with the "
-                      "release of torchvision")
+    if _hooks(step.transform):
+        raise Refused("", "it has hooks of torch.nn.Module", "remove the hooks, or write a transform for "
+                      "the servers (docs/extending.md)")
+    if key.startswith("torchvision.transforms."):
+        raise Refused("", "it is of torchvision's first version of transforms", "write `from "
+                      "torchvision.transforms import v2`, which has the same names")
+    present = [name for name in getattr(step.transform, "__dict__", ())
+               if not name.startswith("_") and name != "training"]
+    handler = _LIBRARY.handler(step, key, present)
     handler(out, step, step.transform, p)
 
 
@@ -106,8 +86,8 @@ def _interpolation(value: Any, parameter: str = "interpolation") -> Any:
 def _antialias(out: Translation, step: Step, value: Any, interpolation: str) -> bool:
     if interpolation == "nearest":
         return True  # neither library knows it there
-    if value is None:
-        raise Refused("antialias", "None means True for PIL images and False for tensors, and the "
+    if value is None or isinstance(value, str):  # None in older releases, too: "warn"
+        raise Refused("antialias", f"{value!r} means True for PIL images and False for tensors, and the "
                       "servers cannot know which is meant", "write True or False")
     if value is False:
         out.note(step, "antialias=False holds for the servers, as for tensors; torchvision ignores it "
@@ -115,10 +95,14 @@ def _antialias(out: Translation, step: Step, value: Any, interpolation: str) -> 
     return bool(value)
 
 
-def _fill(out: Translation, step: Step, value: Any, blends_with_none: bool = False) -> Any:
-    """The fill of an image. `blends_with_none`: the transform's default is None."""
+def _fill(out: Translation, step: Step, value: Any) -> Any:
+    """The fill of an image; that of masks is noted."""
+    if out.fields.masks:
+        out.outside(step, "fill", (_of_type(value, "fill", "Mask", None) if isinstance(value, Mapping)
+                                   else value) or 0)
     if isinstance(value, Mapping):
-        value = _of_image(value, "fill")
+        _unused(out, step, "fill", value)
+        value = _of_images(value, "fill")
     if value is None:
         return None
     values = list(value) if isinstance(value, Sequence) else [value]
@@ -129,15 +113,31 @@ def _fill(out: Translation, step: Step, value: Any, blends_with_none: bool = Fal
     return levels if any(levels) else None
 
 
-def _of_image(value: Mapping[Any, Any], parameter: str) -> Any:
-    """What a dict from types has for images."""
-    for wanted in ("Image", "Tensor"):
-        for key, item in value.items():
-            if getattr(key, "__name__", "") == wanted:
-                return item
-    if "others" in value:
-        return value["others"]
-    raise Refused(parameter, "the dict has nothing for images", "add tv_tensors.Image or \"others\"")
+_ABSENT = object()
+
+
+def _of_type(value: Mapping[Any, Any], parameter: str, kind: str, otherwise: Any = _ABSENT) -> Any:
+    """What a dict from classes of tensors has for one of them."""
+    found = [item for key, item in value.items() if getattr(key, "__name__", "") == kind]
+    if any(item != found[0] for item in found):  # tv_tensors.Image and PIL.Image.Image
+        raise Refused(parameter, f"the dict has several values for {kind}: {found}", "write one of them")
+    result = found[0] if found else value.get("others", otherwise)
+    if result is _ABSENT:
+        raise Refused(parameter, f"the dict has nothing for {kind}", f"add tv_tensors.{kind} or \"others\"")
+    return result
+
+
+def _of_images(value: Mapping[Any, Any], parameter: str) -> Any:
+    """The same for images, which may be tensors of no class of their own."""
+    kinds = {getattr(key, "__name__", "") for key in value}
+    return _of_type(value, parameter, "Tensor" if "Tensor" in kinds and "Image" not in kinds else "Image")
+
+
+def _unused(out: Translation, step: Step, parameter: str, value: Mapping[Any, Any]) -> None:
+    for kind, argument, fields in (("Mask", "masks", out.fields.masks),
+                                   ("BoundingBoxes", "boxes", out.fields.boxes)):
+        if not fields and any(getattr(key, "__name__", "") == kind for key in value):
+            out.note(step, f"{parameter} of {kind} is not used, because {argument}= names no field")
 
 
 def _dtype(value: Any) -> str:
@@ -157,7 +157,7 @@ def _random_resized_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
     interpolation = _interpolation(t.interpolation)
     out.geometry(step, T.RandomResizedCrop(
         list(t.size), tuple(t.scale), tuple(t.ratio), interpolation,
-        _antialias(out, step, t.antialias, interpolation), fields=out.fields), resamples=True)
+        _antialias(out, step, t.antialias, interpolation), fields=out.fields.moved), resamples=True)
 
 
 def _resize(out: Translation, step: Step, t: Any, p: Any) -> None:
@@ -167,12 +167,16 @@ def _resize(out: Translation, step: Step, t: Any, p: Any) -> None:
     interpolation = _interpolation(t.interpolation)
     out.geometry(step, T.Resize(
         list(t.size), interpolation, _antialias(out, step, t.antialias, interpolation),
-        fields=out.fields), resamples=True)
+        fields=out.fields.moved), resamples=True)
 
 
 def _center_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
-    out.geometry(step, T.CenterCrop(list(t.size), fields=out.fields))
+    out.black_outside(step)
+    if out.fields.boxes:
+        out.note(step, "boxes follow the image; where an odd number of pixels pads a smaller image, "
+                       "torchvision moves boxes by one pixel more or less than the image")
+    out.geometry(step, T.CenterCrop(list(t.size), fields=out.fields.moved))
 
 
 def _random_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
@@ -183,26 +187,35 @@ def _random_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
         padding = [left, top, right, bottom]
     pads = padding is not None or t.pad_if_needed
     constant = t.padding_mode == "constant"
+    if pads:
+        _mode_for_boxes(out, t.padding_mode)
     out.geometry(step, T.RandomCrop(
         list(t.size), padding, t.pad_if_needed or None,
         _fill(out, step, t.fill) if pads and constant else None,
-        None if constant or not pads else t.padding_mode, fields=out.fields))
+        None if constant or not pads else t.padding_mode, fields=out.fields.moved))
 
 
 def _pad(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
     padding = [t.padding] if isinstance(t.padding, int) else list(t.padding)
+    _mode_for_boxes(out, t.padding_mode)
     if any(side < 0 for side in padding):
         raise Refused("padding", "a negative padding crops, which the servers' pad does not do",
                       "use CenterCrop")
     constant = t.padding_mode == "constant"
     out.geometry(step, T.Pad(padding, _fill(out, step, t.fill) if constant else None,
-                             None if constant else t.padding_mode, fields=out.fields))
+                             None if constant else t.padding_mode, fields=out.fields.moved))
+
+
+def _mode_for_boxes(out: Translation, mode: str) -> None:
+    if out.fields.boxes and mode != "constant":
+        raise Refused("padding_mode", f"boxes cannot follow the pixels that {mode!r} repeats",
+                      "write padding_mode=\"constant\"")
 
 
 def _flip(kind: type[T.RandomHorizontalFlip] | type[T.RandomVerticalFlip]) -> _Handler:
     def handler(out: Translation, step: Step, t: Any, p: Any) -> None:
-        out.geometry(step, kind(_product(t.p, p), fields=out.fields), flips=True)
+        out.geometry(step, kind(_product(t.p, p), fields=out.fields.moved), flips=True)
     return handler
 
 
@@ -215,7 +228,7 @@ def _random_rotation(out: Translation, step: Step, t: Any, p: Any) -> None:
     if low == high == 0:
         return
     out.geometry(step, T.RandomRotation((low, high), interpolation, _fill(out, step, t.fill), p=p,
-                                        fields=out.fields), resamples=True)
+                                        fields=out.fields.moved), resamples=True)
 
 
 def _random_affine(out: Translation, step: Step, t: Any, p: Any) -> None:
@@ -225,7 +238,7 @@ def _random_affine(out: Translation, step: Step, t: Any, p: Any) -> None:
     transform = T.RandomAffine(
         tuple(t.degrees), None if t.translate is None else tuple(t.translate),
         None if t.scale is None else tuple(t.scale), None if t.shear is None else list(t.shear),
-        interpolation, _fill(out, step, t.fill), p=p, fields=out.fields)
+        interpolation, _fill(out, step, t.fill), p=p, fields=out.fields.moved)
     if all(value == (1 if name.startswith("scale") else 0)
            for name, value in transform.values.items() if isinstance(value, float) and name != "p"):
         return  # it moves nothing, and the servers refuse that
@@ -242,21 +255,23 @@ def _color_jitter(out: Translation, step: Step, t: Any, p: Any) -> None:
     ranges = [None if value is None else tuple(value)
               for value in (t.brightness, t.contrast, t.saturation, t.hue)]
     if any(value is not None for value in ranges):
-        out.color(step, T.ColorJitter(*ranges, p=p, fields=out.fields))
+        out.color(step, T.ColorJitter(*ranges, p=p, fields=out.fields.colored))
 
 
 def _grayscale(out: Translation, step: Step, t: Any, p: Any) -> None:
     if t.num_output_channels == 1:
-        _no_p(p)
+        if p is not None:
+            raise Refused("num_output_channels", "images of a batch have equally many channels",
+                          "write num_output_channels=3")
         out.gray(step, "num_output_channels")
     elif out.channels != 1:
-        out.color(step, T.Grayscale(3, p=p, fields=out.fields))
+        out.color(step, T.Grayscale(3, p=p, fields=out.fields.colored))
     else:
         raise Refused("num_output_channels", "the images have one channel", "leave it out")
 
 
 def _random_grayscale(out: Translation, step: Step, t: Any, p: Any) -> None:
-    out.color(step, T.RandomGrayscale(_product(t.p, p), fields=out.fields))
+    out.color(step, T.RandomGrayscale(_product(t.p, p), fields=out.fields.colored))
 
 
 def _rgb(out: Translation, step: Step, t: Any, p: Any) -> None:
@@ -269,7 +284,7 @@ def _gaussian_blur(out: Translation, step: Step, t: Any, p: Any) -> None:
     if len(set(kernel)) != 1:
         raise Refused("kernel_size", "the servers blur with the same size on both axes",
                       "choose one size")
-    out.color(step, T.GaussianBlur(kernel[0], tuple(t.sigma), p=p, fields=out.fields))
+    out.color(step, T.GaussianBlur(kernel[0], tuple(t.sigma), p=p, fields=out.fields.colored))
 
 
 def _random_erasing(out: Translation, step: Step, t: Any, p: Any) -> None:
@@ -280,22 +295,23 @@ def _random_erasing(out: Translation, step: Step, t: Any, p: Any) -> None:
     if out.pixels == "normal":
         out.note(step, "erases in front of Normalize at the servers")
     out.erase(step, T.RandomErasing(_product(t.p, p), tuple(t.scale), tuple(t.ratio),
-                                    out.levels(step, "value", t.value), fields=out.fields))
+                                    out.levels(step, "value", t.value), fields=out.fields.colored))
 
 
 def _trivial_augment_wide(out: Translation, step: Step, t: Any, p: Any) -> None:
     interpolation, fill = _of_augment(out, step, t)
     out.color(step, T.TrivialAugmentWide(t.num_magnitude_bins, interpolation, fill, p=p,
-                                         fields=out.fields))
+                                         fields=out.fields.colored))
 
 
 def _rand_augment(out: Translation, step: Step, t: Any, p: Any) -> None:
     interpolation, fill = _of_augment(out, step, t)
     out.color(step, T.RandAugment(t.num_ops, t.magnitude, t.num_magnitude_bins, interpolation, fill,
-                                  p=p, fields=out.fields))
+                                  p=p, fields=out.fields.colored))
 
 
 def _of_augment(out: Translation, step: Step, t: Any) -> tuple[Any, Any]:
+    out.images_alone(step)
     if out.pixels != "uint8":
         raise Refused("", "its operations are those of uint8 images, and the images are floats here",
                       f"put {step.name} in front of the conversion to floats")
@@ -323,14 +339,29 @@ def _to_dtype(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
     value = t.dtype
     if isinstance(value, Mapping):
-        value = _of_image(value, "dtype")
+        if out.fields.masks:
+            out.cast_masks(step, _dtype(_of_type(value, "dtype", "Mask") or "uint8"))
+        if out.fields.boxes:
+            _boxes_stay(_of_type(value, "dtype", "BoundingBoxes"))
+        _unused(out, step, "dtype", value)
+        value = _of_images(value, "dtype")
     if value is not None:
         _convert(out, step, _dtype(value), t.scale)
 
 
 def _convert_image_dtype(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
+    # It converts masks and boxes, too.
+    out.cast_masks(step, _dtype(t.dtype))
+    if out.fields.boxes:
+        _boxes_stay(t.dtype)
     _convert(out, step, _dtype(t.dtype), True)
+
+
+def _boxes_stay(dtype: Any) -> None:
+    if dtype is not None and _dtype(dtype) != "float32":
+        raise Refused("dtype", f"boxes are float32 at the servers, and not {_dtype(dtype)}",
+                      "convert them in the loop")
 
 
 def _convert(out: Translation, step: Step, dtype: str, scale: bool) -> None:
@@ -340,6 +371,11 @@ def _convert(out: Translation, step: Step, dtype: str, scale: bool) -> None:
         raise Refused("dtype", f"the servers do not convert images to {dtype}",
                       "convert in the loop, or leave it out")
     out.cast(dtype)
+    if not out.is_tensor and out.pixels == "uint8":
+        out.note(step, "converts, as it does tensors; torchvision leaves a PIL image as it is here, without "
+                       "ToImage in front")
+    if dtype != "float32" and out.pixels == "uint8" and scale:
+        out.note(step, f"is computed in float32 and then converted to {dtype}")
     if out.pixels != "normal":
         out.conversions.append(step.transform)
     if out.pixels == "uint8":
@@ -347,23 +383,76 @@ def _convert(out: Translation, step: Step, dtype: str, scale: bool) -> None:
 
 
 def _to_tensor(out: Translation, step: Step, t: Any, p: Any) -> None:
-    _no_p(p)
-    if out.pixels == "uint8":
+    was_tensor = out.is_tensor
+    _to_image(out, step, t, p)
+    if not was_tensor:  # it leaves tensors as they are
         out.pixels = "unit"
         out.conversions.append(ScaleToFloat())
 
 
+def _to_image(out: Translation, step: Step, t: Any, p: Any) -> None:
+    """PIL images and arrays become tensors."""
+    _no_p(p)
+    if not out.is_tensor and out.pixels != "uint8":
+        raise Refused("", "the conversion to floats in front of it leaves PIL images as they are, and not "
+                      "tensors", f"put {step.name} in front of the conversion")
+    out.is_tensor = True
+
+
+def _image_classification(out: Translation, step: Step, t: Any, p: Any) -> None:
+    """The `transforms()` of torchvision's weights."""
+    if out.pixels != "uint8":
+        raise Refused("", "its images are floats here", "use it alone")
+    interpolation = _interpolation(t.interpolation)
+    out.geometry(step, T.Resize(list(t.resize_size), interpolation,
+                                _antialias(out, step, t.antialias, interpolation),
+                                fields=out.fields.moved), resamples=True)
+    out.geometry(step, T.CenterCrop(list(t.crop_size), fields=out.fields.moved))
+    out.is_tensor, out.pixels = True, "unit"
+    out.normalize(step, t.mean, t.std, "mean")
+
+
 def _nothing(out: Translation, step: Step, t: Any, p: Any) -> None:
-    """Conversions of what holds the image, and Identity."""
+    """Identity, and what changes the class of a tensor alone."""
+
+
+def _clamp_boxes(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    _needs_boxes(out)
+    if getattr(t, "clamping_mode", "auto") is not None:
+        # Of the servers, every pad clamps boxes.
+        out.geometry(step, T.Pad(0, fields=out.fields.moved))
+
+
+def _set_clamping_mode(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    _needs_boxes(out)
+    if t.clamping_mode is None:
+        raise Refused("clamping_mode", "the servers clamp boxes after each crop, pad and turn",
+                      "leave it out")
+
+
+def _convert_boxes(out: Translation, step: Step, t: Any, p: Any) -> None:
+    _no_p(p)
+    _needs_boxes(out)
+    name = str(getattr(t.format, "value", t.format)).upper()
+    if name != "XYXY":
+        raise Refused("format", "the servers' boxes are left, top, right, bottom: XYXY",
+                      "convert them in the loop")
+
+
+def _needs_boxes(out: Translation) -> None:
+    if not out.fields.boxes:
+        raise Refused("", "the translation has no boxes", "name their field, boxes=\"boxes\"")
 
 
 def _random_apply(out: Translation, step: Step, t: Any, p: Any) -> None:
-    inner = list(t.transforms)
+    inner = list(t.transforms)  # and p is neither 0 nor 1, which _flat has done
     if len(inner) != 1:
         raise Refused("transforms", "one draw would decide over several transforms, and each of the "
                       "servers' transforms draws for itself", "write a RandomApply for each of them")
     key = _key(inner[0])
-    if key in _KNOWN and key not in _TAKE_P:
+    if key in _LIBRARY.known and key not in _TAKE_P:
         raise Refused("transforms", f"{type(inner[0]).__name__} of the servers cannot be left out at "
                       "random", "use it without RandomApply")
     inside = Step(f"{step.position}.0", inner[0])
@@ -382,16 +471,20 @@ def _no_p(p: Any) -> None:
     assert p is None, "_TAKE_P has what RandomApply may hold"
 
 
-# {class: (the parameters that it has, handler(translation, step, transform, p of a RandomApply))}.
+# handler(translation, step, transform, p of a RandomApply).
 _KNOWN: dict[str, tuple[tuple[str, ...], _Handler]] = {
     "CenterCrop": (("size",), _center_crop),
+    "ClampBoundingBoxes": (("clamping_mode",), _clamp_boxes),
     "ColorJitter": (("brightness", "contrast", "saturation", "hue"), _color_jitter),
+    "ConvertBoundingBoxFormat": (("format",), _convert_boxes),
     "ConvertImageDtype": (("dtype",), _convert_image_dtype),
     "GaussianBlur": (("kernel_size", "sigma"), _gaussian_blur),
     "Grayscale": (("num_output_channels",), _grayscale),
     "Identity": ((), _nothing),
+    "ImageClassification": (("crop_size", "resize_size", "mean", "std", "interpolation", "antialias"),
+                            _image_classification),
     "Normalize": (("mean", "std", "inplace"), _normalize),
-    "PILToTensor": ((), _nothing),
+    "PILToTensor": ((), _to_image),
     "Pad": (("padding", "fill", "padding_mode"), _pad),
     "RGB": ((), _rgb),
     "RandAugment": (("num_ops", "magnitude", "num_magnitude_bins", "interpolation", "fill"),
@@ -408,14 +501,15 @@ _KNOWN: dict[str, tuple[tuple[str, ...], _Handler]] = {
     "RandomRotation": (("degrees", "interpolation", "expand", "fill", "center"), _random_rotation),
     "RandomVerticalFlip": (("p",), _flip(T.RandomVerticalFlip)),
     "Resize": (("size", "interpolation", "max_size", "antialias"), _resize),
+    "SetClampingMode": (("clamping_mode",), _set_clamping_mode),
     "ToDtype": (("dtype", "scale"), _to_dtype),
-    "ToImage": ((), _nothing),
+    "ToImage": ((), _to_image),
     "ToPureTensor": ((), _nothing),
     "ToTensor": ((), _to_tensor),
     "TrivialAugmentWide": (("num_magnitude_bins", "interpolation", "fill"), _trivial_augment_wide),
 }
 # What RandomApply may hold: the servers' transform has p, and is nothing where it does not hit.
-_TAKE_P = ("ColorJitter", "GaussianBlur", "RandAugment", "RandomAffine", "RandomApply",
+_TAKE_P = ("ColorJitter", "GaussianBlur", "Grayscale", "RandAugment", "RandomAffine", "RandomApply",
            "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip", "RandomRotation",
            "RandomVerticalFlip", "TrivialAugmentWide")
 
@@ -437,9 +531,14 @@ _ADVICE = {
          "out")),
     "AutoAugment": ("the servers have no learned policies", "use TrivialAugmentWide or RandAugment"),
     "AugMix": ("the servers do not mix chains of operations", "use TrivialAugmentWide or RandAugment"),
-    "Lambda": ("a function of Python cannot run at the servers", "write a transform for the servers "
-               "(docs/extending.md), or change the batch in the loop"),
+    "SanitizeBoundingBoxes": ("the servers keep the number of boxes, so that batches have one shape; a box "
+                              "that has left the image has no area", "sanitize boxes in the loop"),
+    "ToPILImage": ("batches are tensors", "leave it out"),
+    "Lambda": PYTHON,
+    "functools.partial": PYTHON,
 }
+_LIBRARY = Library("torchvision", "torchvision.transforms.", _V2, ("sample", "batch"),
+                   "torch's generator of the process", _KNOWN, _ADVICE)
 
 
 def _runs(step: Step) -> Any:

@@ -107,15 +107,20 @@ def word(name: str, value: Any, prefix: str = "") -> Word | None:
     """The value of an enum, "bilinear" as INTERPOLATION_BILINEAR."""
     if value is None:
         return None
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name}={value!r}: expected the name of a value as a str, for example "
+                            "interpolation=\"nearest\" or dtype=\"float32\"")
     written = _values.text(name, value)
     if not (written.isascii() and written.replace("_", "").isalnum() and not written[0].isdigit()):
         raise ArgumentError(f"{name}={value!r}: expected the name of a value, for example "
-                            "interpolation=\"nearest\"")
+                            "interpolation=\"nearest\" or dtype=\"float32\"")
     return Word(prefix + written.upper())
 
 
 def sequence(name: str, value: Any, expected: str) -> tuple[Any, ...]:
-    """The items of anything that has an order; no text and no dict."""
+    """The items of anything that has an order; no text and no dict. Arrays and tensors have numbers."""
+    if getattr(value, "ndim", None) == 1 and hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable) or \
             isinstance(value, (set, frozenset)):
         raise ArgumentError(f"{name}={value!r}: expected {expected}")
@@ -123,8 +128,10 @@ def sequence(name: str, value: Any, expected: str) -> tuple[Any, ...]:
 
 
 def one_or_several(value: Any) -> bool:
-    """Whether the value is several values, and not one."""
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    """Whether the value is several values, and not one: a sequence, or an array or tensor of one
+    dimension."""
+    return getattr(value, "ndim", None) == 1 or \
+        isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def counts(name: str, value: Any) -> list[int] | None:
@@ -157,6 +164,9 @@ def names(name: str, value: Any) -> list[str] | None:
     if value is None:
         return None
     items = (value,) if isinstance(value, str) else sequence(name, value, "a name, or a list of names")
+    if not items:  # an empty list in the spec is the default
+        raise ArgumentError(f"{name}={value!r}: expected at least one name; leave {name}= out for the "
+                            "default")
     return [_values.text(f"{name}[{i}]", item) for i, item in enumerate(items)]
 
 

@@ -1,33 +1,26 @@
-"""What the translations from torchvision and Albumentations share: the transforms so far, the type of
-the pixels at this place, notes, and refusals. Pure; imports neither library."""
+"""What becomes of a compose: the transforms of the servers so far, the type of the pixels at this place,
+notes, and what was refused. Pure; imports neither library."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from millrace import transforms as T
-from millrace._local import Layout, Local
-from millrace.errors import ArgumentError, TranslationError
+from millrace._compose import Library, Refused, Step
+from millrace._local import Layout, Local, View
+from millrace._translated_fields import TranslatedFields
+from millrace.errors import ArgumentError, InvalidArgumentError, TranslationError
+from millrace.pipeline import FieldRole
 
 
-class Refused(Exception):
-    """Of one transform: `parameter` ("" for the whole transform), why, and what to do."""
+class Translated(NamedTuple):
+    """A pipeline: transforms, roles of fields, what differs, and what a loader does with each batch."""
 
-    def __init__(self, parameter: str, reason: str, advice: str) -> None:
-        super().__init__(reason)
-        self.parameter, self.reason, self.advice = parameter, reason, advice
-
-
-class Step(NamedTuple):
-    """A transform of the other library, and where it is: "2", or "2.0" in a container."""
-
-    position: str
-    transform: Any
-
-    @property
-    def name(self) -> str:
-        return type(self.transform).__name__
+    transforms: list[T.Transform]
+    roles: list[FieldRole]
+    notes: list[str]
+    local: Local
 
 
 class Translation:
@@ -41,25 +34,19 @@ class Translation:
     The servers work on uint8 up to normalize, whatever the other library does there.
     """
 
-    def __init__(self, library: Literal["torchvision", "albumentations"], field: str,
-                 decode: bool | T.DecodeImage) -> None:
-        if not isinstance(field, str) or not field:
-            raise ArgumentError(f"field={field!r}: expected the name of the images' field")
-        if not isinstance(decode, (bool, T.DecodeImage)):
-            raise ArgumentError(f"decode={decode!r}: expected True, False or a "
-                                "millrace.transforms.DecodeImage")
+    def __init__(self, library: Library, compose: Any, fields: TranslatedFields,
+                 local: str | None) -> None:
+        if local not in (None, *library.local):
+            alone = "" if "batch" in library.local else f"{library.compose} works on single images: "
+            raise ArgumentError(f"local={local!r}: {alone}expected None"
+                                + "".join(f" or \"{name}\"" for name in library.local))
+        if not library.owns(compose):
+            raise ArgumentError(f"compose={compose!r}: expected a Compose of {library.compose}")
         self.library = library
-        self.field = field
-        # Written into the transforms where it is not the servers' default.
-        self.fields = None if field == "image" else field
-        self.decode: T.DecodeImage | None = None
-        if decode is not False:
-            self.decode = T.DecodeImage(field=self.fields) if decode is True else decode
-            named = self.decode.values.get("field", "image")
-            if named != field:
-                raise ArgumentError(f"decode= decodes field {named!r}, and field={field!r}: name the "
-                                    f"field in both, DecodeImage(field={field!r})")
+        self.local = local
+        self.fields = fields
         self.pixels: Literal["uint8", "unit", "floats", "normal"] = "uint8"
+        self.is_tensor = False  # and no longer what the dataset gives, which may be a PIL image
         self.dtype: str | None = None  # of the floats, where it is not float32
         self.statistics: tuple[list[float], list[float]] | None = None  # of Normalize
         # Conversions that the servers do later, for transforms that follow on the client.
@@ -71,15 +58,16 @@ class Translation:
         self._refused: list[dict[str, str]] = []
         self._resamples = False
         self._pixels_changed = False  # by more than geometry
+        self._mask_dtype: str | None = None
+        self._outside: tuple[int, Step] | None = None  # the class of pixels outside of masks
+        self._black: Step | None = None  # where the other library pads masks with 0
 
     # ---- For the handlers of single transforms ------------------------------------------------
 
     @property
     def channels(self) -> int | None:
         """Of the images; None: the dataset says it."""
-        if self.decode is None:
-            return None
-        return 3 if self.decode.values.get("color", "RGB") == "RGB" else 1
+        return self.fields.channels
 
     def note(self, step: Step, text: str) -> None:
         self.notes.append(f"{step.name} (position {step.position}): {text}")
@@ -117,13 +105,50 @@ class Translation:
         """Images of one channel: taken at decoding."""
         if self.channels == 1:
             return
-        if self.decode is None or self._pixels_changed:
+        if self.channels is None or self._pixels_changed:
             raise Refused(parameter, "the servers make images of one channel only when they decode",
                           "put it in front of the transforms that change colours, with decode=True; or "
                           "use 3 channels")
-        self.decode = T.DecodeImage(**{**_arguments(self.decode), "color": "gray"})
+        self.fields.decode_gray()
         self.note(step, "luma is taken when the image is decoded (decode_image { color: GRAY }), in "
                         "front of the transforms before it; levels may differ by 1")
+
+    def images_alone(self, step: Step) -> None:
+        """The transform moves pixels where neither masks nor boxes can follow."""
+        if self.fields.masks or self.fields.boxes:
+            raise Refused("", "it moves the pixels of images alone, and masks and boxes cannot follow",
+                          "use RandomAffine and ColorJitter")
+
+    def outside(self, step: Step, parameter: str, value: Any) -> None:
+        """The class of pixels outside of masks in a transform that shows them."""
+        if not self.fields.masks:
+            return
+        if isinstance(value, (list, tuple)) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, (int, float)) or value != int(value) or not 0 <= value <= 255:
+            raise Refused(parameter, f"it is {value!r} for masks, whose pixels outside the image have one "
+                          "class of 0 .. 255", self._advice_on_fill())
+        if self._outside is None:
+            self._outside = int(value), step
+        elif self._outside[0] != value:
+            other, where = self._outside
+            raise Refused(parameter, f"it gives pixels outside of masks the class {int(value)}, and "
+                          f"{where.name} at position {where.position} the class {other}; the servers have "
+                          "one class for all transforms", self._advice_on_fill())
+
+    def black_outside(self, step: Step) -> None:
+        """A transform that gives pixels outside of masks the class 0, if there are any."""
+        self._black = self._black or step
+
+    def cast_masks(self, step: Step, dtype: str) -> None:
+        """Another type of masks."""
+        if not self.fields.masks or dtype == (self._mask_dtype or "uint8"):
+            return
+        if dtype not in ("int16", "int32", "int64", "float16", "bfloat16", "float32", "float64") or \
+                self._mask_dtype is not None:
+            raise Refused("dtype", f"the servers do not convert masks of {self._mask_dtype or 'uint8'} to "
+                          f"{dtype}", "keep one conversion of masks, to int64 or floats")
+        self._mask_dtype = dtype
 
     def normalize(self, step: Step, mean: Sequence[float], std: Sequence[float],
                   name: str) -> None:
@@ -140,7 +165,7 @@ class Translation:
         std = std if len(std) == channels else std * channels
         self.statistics = mean, std
         self.pixels = "normal"
-        self._after.append(T.Normalize(mean, std, fields=self.fields))
+        self._after.append(T.Normalize(mean, std, fields=self.fields.colored))
 
     def cast(self, dtype: str) -> None:
         """Another type of floats after Normalize."""
@@ -162,10 +187,10 @@ class Translation:
                               "channels", "write one value, or one a channel")
             exact = [255 * (mean[i] + std[i] * (exact[0] if len(exact) == 1 else exact[i]))
                      for i in range(len(mean))]
-        levels = [round(value) for value in exact]
-        if any(not 0 <= level <= 255 for level in levels):
+        if not all(-0.5 <= value < 255.5 for value in exact):  # nor NaN
             raise Refused(parameter, f"this is the level {exact} of 0 .. 255, which uint8 does not "
                           "hold", "choose values of the images' range")
+        levels = [round(value) for value in exact]
         if any(abs(level - value) > 1e-6 for level, value in zip(levels, exact)):
             self.note(step, f"{parameter} is the levels {levels} of 0 .. 255 at the servers, rounded "
                             f"from {[round(value, 3) for value in exact]}")
@@ -176,31 +201,66 @@ class Translation:
             raise Refused("", "the servers apply nothing but flips, erasing and casts after Normalize",
                           f"put {step.name} in front of Normalize")
 
+    def _advice_on_fill(self) -> str:
+        return "write fill={tv_tensors.Mask: CLASS, \"others\": 0}, the same class in all transforms" \
+            if self.library.name == "torchvision" else "write the same class as fill_mask= in all transforms"
+
     # ---- For the translators ------------------------------------------------------------------
 
-    def local(self, step: Step, count: int, refused: Refused, generator: str, each: bool) -> None:
-        """Notes that `count` transforms from this one on run in the loader."""
-        behind = f", and {count - 1} behind it" if count > 1 else ""
-        draws = "each image has random choices of its own" if each else \
-            "all images of a batch have the same random choices"
-        self.note(step, f"runs in the loader{behind}, on the client's processor ({refused.reason}); "
-                        f"{draws}, from {generator}: neither seed=, resuming nor replay() repeats them")
+    def run(self, steps: Sequence[Step], translate: Callable[[Translation, Step], None],
+            nowhere: Callable[[Any], bool] = lambda transform: False) -> list[Step]:
+        """Translates the steps. Returns those that run on the client.
+
+        Args:
+          translate: adds one step, or raises Refused.
+          nowhere: whether a transform can run neither here nor there.
+        """
+        for i, step in enumerate(steps):
+            notes, outside = len(self.notes), self._outside
+            try:
+                translate(self, step)
+                continue
+            except Refused as error:
+                refused = error
+            except (ArgumentError, InvalidArgumentError) as error:  # of a class of millrace.transforms
+                refused = Refused("", str(error), "choose another value")
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                refused = Refused("", f"a parameter has a value that Millrace cannot read ({error})",
+                                  f"write numbers as {self.library.compose} describes them, or report it, "
+                                  f"with the release of {self.library.name}")
+            del self.notes[notes:]
+            self._outside = outside
+            cannot_run = isinstance(step.transform, type) or not callable(step.transform)
+            if self.local is None or cannot_run or nowhere(step.transform):
+                self.refuse(step, refused)
+                continue
+            rest = list(steps[i:])
+            behind = f", and {len(rest) - 1} behind it" if len(rest) > 1 else ""
+            draws = "each image has random choices of its own" if self.local == "sample" else \
+                "all images of a batch have the same random choices"
+            self.note(step, f"runs in the loader{behind}, on the client's processor ({refused.reason}); "
+                            f"{draws}, from {self.library.generator}: neither seed=, resuming nor replay() "
+                            "repeats them")
+            return rest
+        return []
 
     def refuse(self, step: Step, refused: Refused) -> None:
         self._refused.append({"position": step.position, "transform": step.name,
                               "parameter": refused.parameter, "reason": refused.reason,
                               "advice": refused.advice})
 
-    def finish(self, steps: Sequence[Any], each: bool, wanted: Layout,
-               may_be_local: bool) -> tuple[list[T.Transform], list[str], Local | None]:
-        """The pipeline, with `steps` to run on the client.
+    def finish(self, steps: Sequence[Any], images: Layout, masks: Layout) -> Translated:
+        """The pipeline, with `steps` to run on the client, and the library's layouts.
 
         Raises:
           TranslationError: something was refused.
         """
         if self._refused:
-            raise TranslationError(_report(self.library, self._refused, may_be_local),
-                                   {"refused": self._refused})
+            raise TranslationError(
+                _report(self.library.name, self._refused,
+                        self.local is None and not self.refused_compose),
+                {"refused": self._refused})
+        colored = self.fields.colored
         if steps and self.pixels in ("unit", "floats"):
             steps = [*self.conversions, *steps]
         elif self.pixels == "unit":
@@ -210,32 +270,44 @@ class Translation:
                     "number of channels is not known: add Normalize(mean=[0.0], std=[1.0]) with one "
                     "value a channel, which changes no value")
             # (x / 255 - 0) / 1.
-            self._after.append(T.Normalize([0.0] * self.channels, [1.0] * self.channels,
-                                           fields=self.fields))
+            self._after.append(T.Normalize([0.0] * self.channels, [1.0] * self.channels, fields=colored))
         elif self.pixels == "floats":
             self.dtype = self.dtype or "float32"
-        cast_here = self.dtype is not None and not (steps and self.pixels in ("unit", "floats"))
-        if cast_here:
-            self._after.append(T.ToDtype(self.dtype, fields=self.fields))  # type: ignore[arg-type]
+        if self.dtype is not None and not (steps and self.pixels in ("unit", "floats")):
+            self._after.append(T.ToDtype(self.dtype, fields=colored))  # type: ignore[arg-type]
+        if self._mask_dtype is not None:
+            self._after.append(T.ToDtype(self._mask_dtype,  # type: ignore[arg-type]
+                                         fields=self.fields.masks))
+        self._general_notes()
         arrives: Layout = "channels_first" if any(isinstance(t, T.Normalize) for t in self._after) \
             else "channels_last"
+        views = [View(self.fields.image, "image", arrives, images),
+                 *(View(name, "mask", "channels_last", masks) for name in self.fields.masks),
+                 *(View(name, "boxes", "boxes", "boxes") for name in self.fields.boxes)]
+        here = Local(self.library.name, tuple(views), tuple(steps),
+                     self.local != "batch")
+        transforms = [*self.fields.decoders.values(), *self.transforms, *self._after]
+        return Translated(transforms, self._roles(), self.notes, here)
+
+    def _general_notes(self) -> None:
         if self._resamples:
             self.notes.append(
                 "resampling: the servers compute in fixed point, and decode a JPEG at 1/2, 1/4 or 1/8 of "
                 "its size where that holds the result; pixels differ slightly, draws do not (docs/"
                 "images.md). decode=DecodeImage(mode=\"exact\") decodes at full size")
-        local = None
-        if steps or arrives != wanted:
-            local = Local(self.library, self.field, arrives, wanted, tuple(steps), each)
-        head = [self.decode] if self.decode is not None else []
-        return [*head, *self.transforms, *self._after], self.notes, local
+        if self.fields.boxes:
+            self.notes.append(
+                "boxes: their number stays, so a box that has left the image has no width or no height; a "
+                "stored box of four zeros is padding and is not moved")
+        if self._black is not None and self._outside is not None and self._outside[0] != 0:
+            self.note(self._black, f"pads masks of smaller images with class {self._outside[0]}, as the "
+                                   "other transforms do; in the compose with class 0")
 
-
-def _arguments(decode: T.DecodeImage) -> dict[str, Any]:
-    """What a DecodeImage was made with."""
-    values = decode.values
-    return {name: value.lower() if name in ("color", "mode") else value
-            for name, value in values.items()}
+    def _roles(self) -> list[FieldRole]:
+        of = self.fields.colored
+        fill = self._outside[0] if self._outside is not None else 0
+        return [*(FieldRole(name, "mask", of=of, fill=fill or None) for name in self.fields.masks),
+                *(FieldRole(name, "boxes_xyxy", of=of) for name in self.fields.boxes)]
 
 
 def _report(library: str, refused: Sequence[dict[str, str]], may_be_local: bool) -> str:

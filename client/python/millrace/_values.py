@@ -17,7 +17,11 @@ def whole_number(name: str, value: Any, minimum: int, maximum: int = _MAX_UINT64
     """The value as int, from `minimum` to `maximum`. Integers of NumPy are accepted, bool is not."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentError(f"{name}={value!r}: expected a whole number from {minimum} to {maximum}")
-    number = int(value.__index__())
+    try:
+        number = int(value.__index__())
+    except TypeError:  # an array of several numbers
+        raise ArgumentError(
+            f"{name}={value!r}: expected a whole number from {minimum} to {maximum}") from None
     if not minimum <= number <= maximum:
         raise InvalidArgumentError(
             f"{name}={value!r}: expected a whole number from {minimum} to {maximum}")

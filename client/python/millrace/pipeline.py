@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from millrace import _message, _values
 from millrace._message import Message, big_count, flag, number, word
-from millrace.transforms import DecodeImage, DType, OperatorRef, Transform
+from millrace._translated_fields import Decode, TranslatedFields
+from millrace.errors import ArgumentError
+from millrace.transforms import DType, OperatorRef, Transform
 
 if TYPE_CHECKING:
     from millrace._local import Local
+    from millrace._translation import Translated
 
 
 class Subset(Message):
@@ -244,23 +247,31 @@ class Pipeline(Message):
 
     @classmethod
     def from_torchvision(cls, compose: Any, *, field: str = "image",
-                         decode: bool | DecodeImage = True,
+                         masks: str | Sequence[str] | None = None,
+                         boxes: str | Sequence[str] | None = None, decode: Decode = True,
                          local: Literal["sample", "batch"] | None = None, **options: Any) -> Pipeline:
         """The same pipeline as a Compose of torchvision.transforms.v2 (or one transform of it), for the
-        images of one field.
+        images of one field, and the masks and boxes that move with them.
 
         What the servers cannot do is refused, and `notes` says what differs. Batches have the shape and
-        type of torchvision's: [rows, channels, height, width].
+        type of torchvision's: images [rows, channels, height, width], masks [rows, 1, height, width],
+        boxes [rows, K, 4].
 
         Args:
           compose: only what it holds is looked at; torchvision is not imported.
           field: of the images.
-          decode: True: images are JPEG, PNG or WebP, and are decoded to RGB first; a DecodeImage: in
-            this way; False: the dataset holds raw pixels.
+          masks: fields of masks, one or several: class indices, one channel, as large as the image. They
+            move by the nearest pixel. None: none.
+          boxes: fields of boxes, one or several: float32 [K, 4], left, top, right, bottom in pixels.
+            None: none.
+          decode: True: images are JPEG, PNG or WebP, and are decoded to RGB first, masks are PNG, and are
+            decoded to the numbers that they hold; a DecodeImage: images are decoded in this way; a list of
+            DecodeImage: these fields, and no others; False: the dataset holds raw pixels.
           local: what to do from the first transform on that the servers cannot do. None: refuse.
             "sample": the loader applies the rest of the compose to each image, with random choices for
             each; "batch": to the whole batch at once, which is faster, with one random choice for all
-            images. These choices do not follow from `seed`.
+            images. With masks or boxes, the transforms get a dict of all three, by the names of the
+            fields. These choices do not follow from `seed`.
           options: the other arguments of Pipeline: sources, bad_samples and so on.
 
         Raises:
@@ -268,28 +279,35 @@ class Pipeline(Message):
             the reason and what to do.
         """
         from millrace import _from_torchvision
-        translated = _from_torchvision.translate(compose, field, decode, local)
-        return cls._translated(*translated, options)
+        fields = TranslatedFields(field, masks, boxes, decode)
+        return cls._translated(_from_torchvision.translate(compose, fields, local), options)
 
     @classmethod
     def from_albumentations(cls, compose: Any, *, field: str = "image",
-                            decode: bool | DecodeImage = True,
+                            masks: str | Sequence[str] | None = None,
+                            boxes: str | Sequence[str] | None = None, decode: Decode = True,
                             local: Literal["sample"] | None = None, **options: Any) -> Pipeline:
-        """The same pipeline as a Compose of Albumentations 2, for the images of one field.
+        """The same pipeline as a Compose of Albumentations 2, for the images of one field, and the masks
+        and boxes that move with them.
 
         As `from_torchvision`. Batches have the shape and type of Albumentations': with ToTensorV2 at the
-        end [rows, channels, height, width], otherwise [rows, height, width, channels]. Albumentations
-        works on single images, so `local` is "sample" or None.
+        end [rows, channels, height, width], otherwise [rows, height, width, channels]; masks [rows,
+        height, width]. Boxes need bbox_params with the format "pascal_voc". Albumentations works on single
+        images, so `local` is "sample" or None, and None with masks or boxes.
         """
         from millrace import _from_albumentations
-        translated = _from_albumentations.translate(compose, field, decode, local)
-        return cls._translated(*translated, options)
+        fields = TranslatedFields(field, masks, boxes, decode)
+        return cls._translated(_from_albumentations.translate(compose, fields, local), options)
 
     @classmethod
-    def _translated(cls, transforms: list[Transform], notes: list[str], local: Local | None,
-                    options: dict[str, Any]) -> Pipeline:
-        pipeline = cls(transforms, **options)
-        pipeline.notes, pipeline._local = tuple(notes), local
+    def _translated(cls, found: Translated, options: dict[str, Any]) -> Pipeline:
+        for name, instead in (("transforms", "the compose"), ("preset", "the compose"),
+                              ("field_roles", "masks= and boxes=")):
+            if options.get(name) is not None:
+                raise ArgumentError(f"{name}={options[name]!r}: a translated pipeline has {instead} instead")
+        pipeline = cls(found.transforms, **{**options, "field_roles": found.roles or None})
+        pipeline.notes = tuple(found.notes)
+        pipeline._local = found.local.of_outputs(pipeline.values.get("outputs"))
         return pipeline
 
 
@@ -302,6 +320,8 @@ def _named(name: str, value: Any, kind: type[N]) -> list[N] | None:
         return None
     items = (value,) if isinstance(value, (str, kind)) else \
         _message.sequence(name, value, f"names, or millrace {kind.__name__}s")
+    if not items:  # an empty list in the spec is the default
+        raise ArgumentError(f"{name}=[]: expected at least one; leave {name}= out for the default")
     return _message.messages(
         name, [kind(item) if isinstance(item, str) else item for item in items], kind)
 

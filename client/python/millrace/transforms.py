@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal, Union
 
 from millrace import _message, _values
 from millrace._message import Message, bounds, count, counts, flag, names, number, word
-from millrace.errors import ArgumentError
+from millrace.errors import ArgumentError, InvalidArgumentError
 
 Interpolation = Literal["bilinear", "nearest"]
 PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
@@ -81,6 +81,9 @@ def _around(name: str, value: Any, middle: float) -> Any:
     if value is None or _message.one_or_several(value):
         return value
     distance = number(name, value) or 0.0
+    if distance < 0:
+        raise InvalidArgumentError(f"{name}={value!r}: one number stands for a range around {middle}, and is "
+                                   "not negative; write both bounds for another range")
     low = middle - distance
     return (max(0.0, low) if middle else low), middle + distance
 
@@ -432,7 +435,7 @@ class GaussianBlur(Transform):
         sizes = counts("kernel_size", kernel_size)
         if not sizes or len(set(sizes)) != 1:
             raise ArgumentError(f"kernel_size={kernel_size!r}: expected one odd number for both axes")
-        spread = (sigma, sigma) if isinstance(sigma, (int, float)) else sigma
+        spread: Any = sigma if sigma is None or _message.one_or_several(sigma) else (sigma, sigma)
         super().__init__({"fields": names("fields", fields), "kernel_size": sizes[0],
                           **bounds("sigma", spread), "p": number("p", p)})
 

@@ -6,6 +6,7 @@ from pictures_case import PicturesCase
 
 
 class Live(PicturesCase):
+    shapes = True
     begin = """
 import albumentations as A, numpy, torch
 from albumentations.pytorch import ToTensorV2
@@ -54,6 +55,41 @@ for one in (A.ColorJitter((1.2, 1.2), (1, 1), (1, 1), (0, 0), p=1.0),
             A.Rotate((30, 30), border_mode=0, fill=50, p=1.0)):
     difference = both(A.Resize(64, 80), one, ToTensorV2())
     assert difference.mean() < 1 and numpy.quantile(difference, 0.9) <= 3, (one, difference.mean())
+""")
+
+    def test_masks_and_boxes(self):
+        self.run_script("""
+def beside(*transforms, ties=0.0, bound=1e-3):
+    compose = A.Compose(list(transforms), bbox_params=A.BboxParams("pascal_voc", label_fields=["place"]))
+    given = Pipeline.from_albumentations(compose, masks="mask", boxes="boxes")
+    ours = next(iter(millrace.Loader(ENDPOINT, "shapes", given, batch_size=40, output="dict",
+                                     tensor_type="numpy")))
+    kept = 0
+    for row, (image, mask, boxes) in enumerate(zip(FILES, MASKS, BOXES)):
+        there = [place for place in range(3) if any(boxes[place])]
+        theirs = compose(image=numpy.array(Image.open(image)), mask=numpy.array(Image.open(mask)),
+                         bboxes=numpy.array(boxes, numpy.float32)[there], place=there)
+        masks = numpy.asarray(theirs["mask"])
+        assert ours["mask"][row].shape == masks.shape and ours["mask"].dtype == masks.dtype
+        different = (ours["mask"][row] != masks).mean()
+        assert different <= ties, (transforms, row, different)
+        assert ours["image"][row].shape == theirs["image"].shape
+        # Albumentations removes boxes that have left the image; the servers leave no area of them.
+        for place, box in zip(theirs["place"], theirs["bboxes"]):
+            kept += 1
+            assert numpy.abs(ours["boxes"][row][int(place)] - box).max() < bound, (
+                transforms, row, ours["boxes"][row][int(place)], box)
+        for place in set(range(3)) - set(map(int, theirs["place"])):
+            left, top, right, bottom = ours["boxes"][row][place]
+            assert (right - left) * (bottom - top) == 0, (transforms, row, place, ours["boxes"][row])
+    assert kept > 60, kept
+# The nearest pixel of OpenCV is another one where the place is on the border of two.
+EVEN = A.Resize(60, 64, interpolation=0)        # CenterCrop rounds an odd rest in another way
+beside(EVEN, ties=0.03)
+beside(EVEN, A.HorizontalFlip(p=1.0), A.VerticalFlip(p=1.0), A.CenterCrop(40, 44), ToTensorV2(), ties=0.03)
+beside(EVEN, A.CenterCrop(40, 44), A.Pad(3, fill=9, fill_mask=255), ties=0.03)
+beside(EVEN, A.ColorJitter(p=1.0), A.Normalize(MEAN, STD), ToTensorV2(), ties=0.03)
+beside(EVEN, A.Rotate((30, 30), border_mode=0, fill=50, fill_mask=255, p=1.0), ties=0.03)
 """)
 
     def test_the_rest_in_the_loader(self):

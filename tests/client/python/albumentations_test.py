@@ -51,12 +51,36 @@ VIEWS = {"exact": "channels_last", "others": "channels_last", "bytes": "channels
 for name, expected in EXPECTED.items():
     given = translated(name)
     assert list(given.transforms) == [T.DecodeImage(), *expected], (name, given)
-    assert (given._local and given._local.wanted) == VIEWS.get(name), (name, given._local)
+    assert (given._local and given._local.views[0].wanted) == VIEWS.get(name), (name, given._local)
 assert any("antialias" in note for note in translated("article").notes)
 assert any("180" in note for note in translated("article").notes)
 assert any("seed" in note for note in translated("seed").notes)
 assert translated("stored", field="x", sources="d").text.endswith(
     'transforms { center_crop { fields: ["x"] height: 20 width: 30 } }\\n')
+""")
+
+    def test_masks_and_boxes(self):
+        self._run("""
+given = translated("masks", masks=["mask", "mask2"])
+MOVED = ["image", "mask", "mask2"]
+assert list(given.transforms) == [
+    T.DecodeImage(), T.DecodeImage("index", field="mask"), T.DecodeImage("index", field="mask2"),
+    T.Pad(3, (1, 2, 3), fields=MOVED),
+    T.RandomResizedCrop((20, 30), (0.08, 1.0), (0.75, 4 / 3), "bilinear", False, fields=MOVED),
+    T.RandomRotation((-10, 20), "bilinear", p=0.5, fields=MOVED),
+    T.ColorJitter((0.8, 1.2), (0.8, 1.2), (0.8, 1.2), (-0.5, 0.5), p=0.5), T.CenterCrop(9, fields=MOVED),
+    T.Normalize(MEAN, STD)], given
+assert given.values["field_roles"] == [millrace.FieldRole("mask", "mask", fill=255),
+                                       millrace.FieldRole("mask2", "mask", fill=255)]
+assert [view.wanted for view in given._local.views] == ["channels_first", "no_channels", "no_channels"]
+assert any("CenterCrop" in note and "class 255" in note and "class 0" in note for note in given.notes)
+assert translated("mask_targets", masks="mask2").transforms[-1] == T.RandomHorizontalFlip(
+    0.5, fields=["image", "mask2"])
+given = translated("clipped_boxes", boxes="boxes", decode=False, field="x")
+# A pad by nothing clamps boxes.
+assert given.transforms == (T.Pad(0, fields=["x", "boxes"]), T.RandomCrop((20, 30), fields=["x", "boxes"]))
+assert given.values["field_roles"] == [millrace.FieldRole("boxes", "boxes_xyxy", of="x")]
+assert any("number stays" in note for note in given.notes)
 """)
 
     def test_what_is_refused(self):
@@ -79,12 +103,30 @@ REFUSED = {
     "late_crop": [("1", "RandomCrop", "", "in front of Normalize")],
     "erasing": [("0", "Erasing", "", "RandomErasing"), ("1", "CoarseDropout", "", "one rectangle")],
     "p_of_compose": [("0", "Compose", "p", "each of them")],
-    "boxes": [("0", "Compose", "bbox_params", "field_roles=")],
-    "targets": [("0", "Compose", "additional_targets", "fields=")],
+    "boxes": [("0", "Compose", "bbox_params", "boxes=")],
+    "targets": [("0", "Compose", "additional_targets", "image2")],
+    "mask_targets": [("0", "Compose", "additional_targets", "masks=")],
+    "key_points": [("0", "Compose", "keypoint_params", "key points")],
+    "early_tensor": [("1", "HorizontalFlip", "", "ToTensorV2 at the end")],
+    "p_of_tensor": [("0", "ToTensorV2", "p", "p=1.0")],
+    "noise": [("0", "GaussNoise", "", "no such transform"), ("1", "RandomOrder", "", "choose an order"),
+              ("2", "OneOrOther", "", "by itself")],
+    # With masks or boxes.
+    "several_fills": [("1", "Rotate", "fill_mask", "class 0, and Pad at position 0 the class 255")],
+    "fraction_fill": [("0", "Pad", "fill_mask", "0.5")],
+    "smooth_masks": [("0", "Resize", "mask_interpolation", "nearest")],
+    "ellipse": [("0", "Rotate", "rotate_method", "largest_box")],
+    "reflected_boxes": [("0", "Pad", "border_mode", "BORDER_CONSTANT")],
+    "stored": [("0", "Compose", "bbox_params", "pascal_voc")],
+    "other_boxes": [("0", "Compose", "bbox_params", part) for part in (
+        "coco", "min_area", "min_visibility", "min_width", "min_height", "filter_invalid_bboxes",
+        "max_accept_ratio", "check_each_transform")],
 }
+BESIDE = {**dict.fromkeys(("several_fills", "fraction_fill", "smooth_masks"), {"masks": "mask"}),
+          **dict.fromkeys(("ellipse", "reflected_boxes", "stored", "other_boxes"), {"boxes": "boxes"})}
 for name, expected in REFUSED.items():
     try:
-        translated(name)
+        translated(name, **BESIDE.get(name, {}))
         raise SystemExit(f"accepted: {name}")
     except millrace.TranslationError as error:
         items = error.detail["refused"]
@@ -103,6 +145,18 @@ try:
     raise SystemExit("accepted: another parameter")
 except millrace.TranslationError as error:
     assert "always_apply" in str(error) and "Albumentations 2" in str(error)
+# Parameters whose values have another form.
+recorded = json.loads(json.dumps(RECORDED["article"]))
+recorded["transforms"][0]["parameters"]["scale"] = 0.5
+recorded["transforms"][1]["parameters"]["p"] = "often"
+del recorded["transforms"][2]["parameters"]["hue"]
+try:
+    Pipeline.from_albumentations(albumentations_composes.stand_in(recorded))
+    raise SystemExit("accepted: parameters of another form")
+except millrace.TranslationError as error:
+    items = error.detail["refused"]
+    assert [item["position"] for item in items] == ["0", "1", "2"], items
+    assert "often" in items[1]["reason"] and "hue" in items[2]["reason"], items
 try:
     translated("stored", local="batch")
     raise SystemExit("accepted: local=batch")
@@ -111,4 +165,9 @@ except millrace.ArgumentError as error:
 local = translated("cubic", local="sample")
 assert local.transforms == (T.DecodeImage(), T.RandomHorizontalFlip(0.5))
 assert [type(step).__name__ for step in local.local_transforms] == ["Resize"]
+try:
+    translated("cubic", local="sample", masks="mask")
+    raise SystemExit("accepted: local= with masks")
+except millrace.TranslationError as error:
+    assert "images alone" in str(error) and "position 1, Resize" in str(error), error
 """)

@@ -182,8 +182,32 @@ assert one != millrace.Pipeline() and T.Resize(5) != T.CenterCrop(5) and one.tra
 assert one.notes == () and one.local_transforms == () and str(one) == one.text and "preset" in repr(one)
 """)
 
+    def test_numbers_of_numpy(self):
+        self.output_of("""
+import numpy
+from millrace import transforms as T
+half, five = numpy.float32(0.5), numpy.int64(5)
+for one, other in (
+        (T.Normalize(numpy.array([0.5, 0.25, 1]), half), T.Normalize([0.5, 0.25, 1], 0.5)),
+        (T.Resize(numpy.array([5, 6])), T.Resize((5, 6))), (T.Resize(five), T.Resize(5)),
+        (T.RandomResizedCrop(5, numpy.array([0.5, 1])), T.RandomResizedCrop(5, (0.5, 1))),
+        (T.RandomAffine(half, shear=numpy.array([1, 2])), T.RandomAffine(0.5, shear=(1, 2))),
+        (T.GaussianBlur(five, half), T.GaussianBlur(5, (0.5, 0.5))),
+        (T.ColorJitter(half, numpy.array([0.5, 2])), T.ColorJitter(0.5, (0.5, 2))),
+        (T.Pad(five, numpy.array([1, 2, 3])), T.Pad(5, (1, 2, 3)))):
+    assert one == other, (one, other)
+for act in (lambda: T.ColorJitter(-0.5), lambda: T.RandomRotation(-5), lambda: T.RandomAffine(0, shear=-1)):
+    try:
+        act()
+    except millrace.InvalidArgumentError as error:
+        assert "not negative" in str(error), error
+    else:
+        raise SystemExit("accepted: a negative number for a range")
+""")
+
     def test_wrong_types_are_refused_at_once(self):
         self.output_of("""
+import numpy
 from millrace import transforms as T
 for act, part in (
         (lambda: T.RandomCrop("x"), "size='x'"),
@@ -199,6 +223,12 @@ for act, part in (
         (lambda: T.RandomCrop(5, fields={"image"}), "fields="),
         (lambda: T.Resize(5, 2), "interpolation=2"),
         (lambda: T.Resize(5, "bi-linear"), "bi-linear"),
+        (lambda: T.ToDtype(float), "dtype=\\"float32\\""),
+        (lambda: T.Resize(numpy.array([[5, 6]])), "size=array"),
+        (lambda: T.CenterCrop(5, fields=[]), "at least one name"),
+        (lambda: millrace.Pipeline(outputs=[]), "outputs=[]"),
+        (lambda: millrace.Pipeline(sources=()), "sources=[]"),
+        (lambda: T.Normalize(numpy.array("x"), 1), "mean="),
         (lambda: T.Custom("x", 5), "config=5"),
         (lambda: T.DecodeImage(decoders=["own"]), "OperatorRef"),
         (lambda: millrace.Pipeline([5]), "transforms[0]=5"),

@@ -8,32 +8,7 @@ import tempfile
 import textwrap
 import unittest.mock
 
-from pictures_case import PicturesCase
-
-_BEGIN = """
-import torch, millrace
-from torchvision.transforms import InterpolationMode as I, v2
-from torchvision import tv_tensors
-from millrace import Pipeline, transforms as T
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-FLOAT = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
-END = [*FLOAT, v2.Normalize(MEAN, STD)]
-def translated(*transforms, **named):
-    return Pipeline.from_torchvision(v2.Compose(list(transforms)), **named)
-def refused(*transforms, **named):
-    try:
-        translated(*transforms, **named)
-    except millrace.TranslationError as error:
-        assert isinstance(error, ValueError)
-        for item in error.detail["refused"]:
-            assert all(item[part] in str(error) for part in item), error
-        return error.detail["refused"]
-    raise SystemExit(f"accepted: {transforms}")
-"""
-
-
-class TorchvisionCase(PicturesCase):
-    begin = _BEGIN
+from torchvision_case import TorchvisionCase
 
 
 class Translation(TorchvisionCase):
@@ -189,6 +164,7 @@ for rest, local in (([], None), (END, None), ([v2.JPEG(50)], "sample")):
 
 
 class Documentation(TorchvisionCase):
+    shapes = True
 
     def test_the_code_runs(self):
         with open("docs/python.md", encoding="utf-8") as file:
@@ -196,7 +172,7 @@ class Documentation(TorchvisionCase):
         section = text[text.index("## Pipelines in Python"):text.index("## What a batch is")]
         blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", section, re.MULTILINE)
         code = [textwrap.dedent(block) for block in blocks if "the servers cannot" not in block]
-        self.assertEqual(len(code), 3)
+        self.assertEqual(len(code), 4)
         code = "\n".join(code).replace('"data-1:7001", "photos"', 'ENDPOINT, "pictures"')
         self.assertEqual(code.count("ENDPOINT"), 2)
         output = self.run_script(code + """
@@ -205,6 +181,9 @@ assert images.shape == (32, 3, 160, 160) and images.dtype == torch.float32
 one = millrace.Loader(ENDPOINT, "pictures", pipeline, batch_size=4)
 images, labels = next(iter(one))
 assert images.shape == (4, 3, 160, 160) and images.dtype == torch.float32 and images.max() <= 1
+images, masks, boxes = next(iter(millrace.Loader(ENDPOINT, "shapes", shapes, batch_size=4)))
+assert images.shape == (4, 3, 160, 160) and masks.shape == (4, 1, 160, 160) and boxes.shape == (4, 3, 4)
+assert images.dtype == torch.float32 and masks.dtype == torch.int64 and boxes.dtype == torch.float32
 try:
     Pipeline.from_torchvision(v2.Compose([v2.Resize(256, v2.InterpolationMode.BICUBIC),
                                           v2.ElasticTransform()]))
@@ -376,6 +355,7 @@ for name, wrong, drawn in (
 """
 
 _TRANSFORMS = """
+import numpy
 # A compose, and the transforms of the servers without decode_image and normalize.
 for transforms, expected in (
         ([v2.RandomResizedCrop(224)], [T.RandomResizedCrop(224, (0.08, 1.0), (3 / 4, 4 / 3), "bilinear")]),
@@ -415,7 +395,17 @@ for transforms, expected in (
         ([v2.RandomApply([v2.RandomApply([v2.RandomHorizontalFlip(0.5)], p=0.5)], p=0.5)],
          [T.RandomHorizontalFlip(0.125)]),
         ([v2.Compose([v2.CenterCrop(5), torch.nn.Sequential(v2.CenterCrop(4))]), v2.RGB()],
-         [T.CenterCrop(5), T.CenterCrop(4)])):
+         [T.CenterCrop(5), T.CenterCrop(4)]),
+        # A probability of 0 or 1 decides over any transforms.
+        ([v2.RandomApply([v2.CenterCrop(5), v2.RandomApply([v2.ColorJitter(0.4)], p=0.5)], p=1)],
+         [T.CenterCrop(5), T.ColorJitter((0.6, 1.4), p=0.5)]),
+        ([v2.RandomApply([v2.ElasticTransform()], p=0)], []),
+        ([v2.RandomApply([v2.Grayscale(3)], p=0.2)], [T.Grayscale(3, p=0.2)]),
+        # Numbers of NumPy and torch.
+        ([v2.CenterCrop(numpy.int64(5)), v2.Resize([numpy.int64(4), 5]),
+          v2.RandomHorizontalFlip(torch.tensor(0.5)), v2.RandomVerticalFlip(numpy.float32(0.5))],
+         [T.CenterCrop(5), T.Resize((4, 5), "bilinear"), T.RandomHorizontalFlip(0.5),
+          T.RandomVerticalFlip(0.5)])):
     given = translated(*transforms, *END)
     found = list(given.transforms)
     assert found[0] == T.DecodeImage() and found[-1] == T.Normalize(MEAN, STD), found
@@ -424,6 +414,10 @@ for transforms, expected in (
 one = Pipeline.from_torchvision(v2.CenterCrop(5), sources="d", seed=7, bad_samples="zero", field="x")
 assert "seed: 7" in one.text and "action: ZERO" in one.text
 assert one.transforms == (T.DecodeImage(field="x"), T.CenterCrop(5, fields="x"))
+from torchvision.transforms._presets import ImageClassification
+one = Pipeline.from_torchvision(ImageClassification(crop_size=224))      # weights.transforms()
+assert one.transforms == (T.DecodeImage(), T.Resize(256, "bilinear"), T.CenterCrop(224),
+                          T.Normalize(MEAN, STD)), one
 """
 
 _TYPES = """
@@ -437,12 +431,20 @@ for scale in ([v2.ToTensor()], FLOAT, [v2.PILToTensor(), v2.ConvertImageDtype(to
 assert translated(*FLOAT, decode=T.DecodeImage("gray")).transforms[-1] == T.Normalize([0.0], [1.0])
 half = translated(v2.ToDtype(torch.float16, scale=True), v2.Normalize(MEAN, STD))
 assert half.transforms[-2:] == (T.Normalize(MEAN, STD), T.ToDtype("float16"))
-assert "computed in float32" in half.notes[0]
+assert any("computed in float32" in note for note in half.notes)
 assert translated(*END, v2.ToDtype({tv_tensors.Image: torch.bfloat16, "others": None})
                   ).transforms[-1] == T.ToDtype("bfloat16")
 bytes_ = translated(v2.CenterCrop(5))
 assert bytes_.transforms == (T.DecodeImage(), T.CenterCrop(5))
 assert translated(v2.ToDtype(torch.float32)).transforms[-1] == T.ToDtype("float32")
+# What torchvision does to a tensor alone, or to a PIL image alone.
+assert translated(v2.ToImage(), v2.ToTensor()).transforms == (T.DecodeImage(),)
+assert translated(v2.ToTensor(), v2.ToTensor(), v2.Normalize(MEAN, STD)).transforms == one.transforms
+assert any("PIL image" in note for note in translated(v2.ToDtype(torch.float32)).notes)
+assert any("computed in float32" in note
+           for note in translated(v2.ToImage(), v2.ToDtype(torch.float64, scale=True)).notes)
+assert any("fill of Mask is not used" in note
+           for note in translated(v2.Pad(3, {tv_tensors.Mask: 4, "others": 0})).notes)
 # Behind the conversions, levels are those of 0 .. 255.
 one = translated(*END, v2.RandomErasing(0.1), v2.RandomHorizontalFlip())
 assert one.transforms[1] == T.RandomErasing(0.1, (0.02, 0.33), (0.3, 3.3), (124, 116, 104)), one
@@ -465,8 +467,17 @@ assert any("fixed point" in note for note in translated(v2.Resize(5)).notes)
 _REFUSED = """
 class Mine(v2.CenterCrop):
     pass
-later = v2.CenterCrop(5)
+later, hooked, replaced, without = (v2.CenterCrop(5) for _ in range(4))
 later.new_parameter = 1
+hooked.register_forward_hook(lambda module, arguments, image: image + 1)
+hooked_compose = v2.Compose([v2.CenterCrop(5)])
+hooked_compose.register_forward_pre_hook(lambda module, arguments: None)
+replaced.forward = lambda image: image
+del without.size
+warned = v2.Resize(5)
+warned.antialias = "warn"            # the default of torchvision 0.15 and 0.16
+import functools
+from PIL import Image
 from torchvision import transforms as v1
 for transforms, position, name, parameter, part in (
         ([v2.Resize(5, I.BICUBIC)], "0", "Resize", "interpolation", "BILINEAR or NEAREST"),
@@ -479,6 +490,28 @@ for transforms, position, name, parameter, part in (
         ([v2.RandomAffine(5, center=(1, 1))], "0", "RandomAffine", "center", "centre"),
         ([v2.GaussianBlur((3, 5))], "0", "GaussianBlur", "kernel_size", "both axes"),
         ([v2.Pad(-1)], "0", "Pad", "padding", "negative"),
+        ([v2.CenterCrop(-5)], "0", "CenterCrop", "", "size[0]=-5"),
+        ([v2.CenterCrop(10**12)], "0", "CenterCrop", "", "size[0]=1000000000000"),
+        ([v2.RandomCrop(5, padding=-1)], "0", "RandomCrop", "", "padding[0]=-1"),
+        ([v2.Pad(3, float("nan"))], "0", "Pad", "fill", "nan"),
+        ([v2.Pad(3, float("inf"))], "0", "Pad", "fill", "inf"),
+        ([v2.Pad(3, 256)], "0", "Pad", "fill", "256"),
+        ([v2.Pad(3, {Image.Image: 3, tv_tensors.Image: 4})], "0", "Pad", "fill", "several values"),
+        ([v2.ToDtype(torch.float32, scale=True), v2.ToImage()], "1", "ToImage", "", "PIL images"),
+        ([v2.ToDtype(torch.float32, scale=True), v2.ToTensor()], "1", "ToTensor", "", "PIL images"),
+        ([hooked], "0", "CenterCrop", "", "hooks"),
+        ([v2.Compose([hooked_compose])], "0.0", "Compose", "", "hooks"),
+        ([replaced], "0", "CenterCrop", "forward", "does not know"),
+        ([without], "0", "CenterCrop", "", "cannot read"),
+        ([warned], "0", "Resize", "antialias", "warn"),
+        ([v2.ToImage], "0", "ToImage", "", "write ToImage(...)"),
+        ([lambda x: x], "0", "<lambda>", "", "function of Python"),
+        ([functools.partial(len)], "0", "partial", "", "function of Python"),
+        ([T.CenterCrop(5)], "0", "CenterCrop", "", "millrace.Pipeline"),
+        ([v2.CenterCrop(5), None], "1", "NoneType", "", "no such transform"),
+        ([v2.ToPILImage()], "0", "ToPILImage", "", "tensors"),
+        ([v2.RandomApply([v2.Grayscale(1)])], "0", "RandomApply", "transforms", "equally many channels"),
+        ([v2.ClampBoundingBoxes()], "0", "ClampBoundingBoxes", "", "boxes="),
         ([v2.RandomErasing(value="random")], "0", "RandomErasing", "value", "normal deviates"),
         ([*END, v2.RandomErasing(value=9.0)], "3", "RandomErasing", "value", "uint8"),
         ([*END, v2.CenterCrop(5)], "3", "CenterCrop", "", "after Normalize"),
@@ -489,7 +522,7 @@ for transforms, position, name, parameter, part in (
         ([*FLOAT, v2.Normalize([0.5] * 2, [1.0] * 2)], "2", "Normalize", "mean", "3 channels"),
         ([*FLOAT, v2.TrivialAugmentWide()], "2", "TrivialAugmentWide", "", "uint8"),
         ([v2.ToDtype(torch.int32)], "0", "ToDtype", "dtype", "int32"),
-        ([v2.ToDtype({tv_tensors.Mask: torch.int64})], "0", "ToDtype", "dtype", "nothing for images"),
+        ([v2.ToDtype({tv_tensors.Mask: torch.int64})], "0", "ToDtype", "dtype", "nothing for Image"),
         ([v2.ColorJitter(0.1), v2.Grayscale()], "1", "Grayscale", "num_output_channels", "one channel"),
         ([v2.RandomApply([v2.CenterCrop(5)])], "0", "RandomApply", "transforms", "CenterCrop"),
         ([v2.RandomApply([v2.ColorJitter(0.1), v2.GaussianBlur(3)])], "0", "RandomApply", "transforms",
@@ -507,9 +540,9 @@ for transforms, position, name, parameter, part in (
         ([v2.CutMix(num_classes=3)], "0", "CutMix", "", "millrace.transforms.CutMix"),
         ([v1.CenterCrop(5)], "0", "CenterCrop", "", "import v2"),
         ([v1.Compose([v1.CenterCrop(5)])], "0", "Compose", "", "import v2"),
-        ([Mine(5)], "0", "Mine", "", "no such transform"),
+        ([Mine(5)], "0", "Mine", "", "derived from CenterCrop"),
         ([later], "0", "CenterCrop", "new_parameter", "does not know"),
-        ([v2.CenterCrop(5), len], "1", "builtin_function_or_method", "", "no such transform")):
+        ([v2.CenterCrop(5), len], "1", "len", "", "function of Python")):
     items = refused(*transforms)
     assert len(items) == 1, items
     item, = items
@@ -518,11 +551,18 @@ for transforms, position, name, parameter, part in (
     assert part in item["reason"] + item["advice"], item
 both = refused(v2.ElasticTransform(), v2.CenterCrop(5), v2.JPEG(50))
 assert [item["position"] for item in both] == ["0", "2"]
-for bad in (dict(local="images"), dict(decode=5), dict(field=5), dict(field="x", decode=T.DecodeImage())):
+for bad in (dict(local="images"), dict(decode=5), dict(field=5), dict(field="x", decode=T.DecodeImage()),
+            dict(decode=[5]), dict(decode=[T.DecodeImage(), T.DecodeImage()]), dict(masks=5), dict(masks=""),
+            dict(masks=["mask", "mask"]), dict(masks="image"), dict(boxes={"boxes"}),
+            dict(masks="mask", boxes="mask"), dict(masks="mask", decode=T.DecodeImage("gray", field="mask")),
+            dict(field_roles=millrace.FieldRole("mask", "mask")), dict(preset="mnist"),
+            dict(transforms=[T.CenterCrop(5)]), dict(outputs=millrace.Output("image", layout="nhwc"))):
     try:
         translated(v2.CenterCrop(5), **bad)
         raise SystemExit(f"accepted: {bad}")
     except millrace.ArgumentError:
         pass
 assert refused(v2.MixUp(num_classes=3), local="batch")
+assert refused(v2.CenterCrop(5), v2.ToImage, None, local="sample")[1]["position"] == "2"
+assert refused(v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)]), local="batch")
 """

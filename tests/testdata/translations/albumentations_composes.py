@@ -6,6 +6,8 @@ of their objects in albumentations.json.
     stand_in(record(compose))                # an object that looks like it
 """
 
+import types
+
 
 def composes(A, ToTensorV2):  # pylint: disable=invalid-name
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -23,7 +25,7 @@ def composes(A, ToTensorV2):  # pylint: disable=invalid-name
                    A.Rotate((-10, 20), border_mode=constant, fill=7, p=0.4), A.ToGray(p=0.1),
                    A.GaussianBlur((5, 5), (0.5, 2.0), p=0.2), A.CenterCrop(20, 20),
                    A.Sequential([A.NoOp(), A.Normalize((0.5,), (0.25,))], p=1.0)],
-        "nothing": [A.Resize(5, 6, p=0.0), A.Rotate((0, 0), border_mode=constant)],
+        "nothing": [A.Resize(5, 6, p=0.0), A.GaussNoise(p=0.0), A.HorizontalFlip(p=0.0), A.Rotate((0, 0), border_mode=constant)],
     }
     refused = {
         "brightness": [A.RandomBrightnessContrast()],
@@ -42,11 +44,32 @@ def composes(A, ToTensorV2):  # pylint: disable=invalid-name
         "one_of": [A.Sequential([A.NoOp(), A.OneOf([A.HorizontalFlip(), A.VerticalFlip()])], p=1.0)],
         "late_crop": [A.Normalize(mean, std), A.RandomCrop(5, 6)],
         "erasing": [A.Erasing(), A.CoarseDropout()],
+        "early_tensor": [ToTensorV2(), A.HorizontalFlip()],
+        "p_of_tensor": [ToTensorV2(p=0.5)],
+        "noise": [A.GaussNoise(), A.RandomOrder([A.HorizontalFlip()]),
+                  A.OneOrOther(A.HorizontalFlip(), A.VerticalFlip())],
     }
     found = {name: A.Compose(transforms) for name, transforms in {**accepted, **refused}.items()}
     found["seed"] = A.Compose([A.HorizontalFlip()], seed=7)
     found["p_of_compose"] = A.Compose([A.HorizontalFlip()], p=0.5)
     found["boxes"] = A.Compose([A.HorizontalFlip()], bbox_params=A.BboxParams("pascal_voc"))
+    found["clipped_boxes"] = A.Compose([A.RandomCrop(20, 30)], bbox_params=A.BboxParams(
+        "pascal_voc", label_fields=["label"], clip=True))
+    found["other_boxes"] = A.Compose([A.HorizontalFlip()], bbox_params=A.BboxParams(
+        "coco", min_area=5, min_visibility=0.1, min_width=2, min_height=2, filter_invalid_bboxes=True,
+        max_accept_ratio=3, check_each_transform=False))
+    found["key_points"] = A.Compose([A.HorizontalFlip()], keypoint_params=A.KeypointParams("xy"))
+    found["masks"] = A.Compose([A.Pad(3, fill=(1, 2, 3), fill_mask=255), A.RandomResizedCrop((20, 30)),
+                                A.Rotate((-10, 20), fill_mask=255, p=0.5), A.ColorJitter(), A.CenterCrop(9, 9),
+                                *end])
+    found["several_fills"] = A.Compose([A.Pad(3, fill_mask=255), A.Rotate((-10, 20))])
+    found["fraction_fill"] = A.Compose([A.Pad(3, fill_mask=0.5)])
+    found["smooth_masks"] = A.Compose([A.Resize(5, 6)], mask_interpolation=1)
+    found["ellipse"] = A.Compose([A.Rotate((-10, 20), rotate_method="ellipse")],
+                                 bbox_params=A.BboxParams("pascal_voc"))
+    found["reflected_boxes"] = A.Compose([A.Pad(3, border_mode=reflect)],
+                                         bbox_params=A.BboxParams("pascal_voc"))
+    found["mask_targets"] = A.Compose([A.HorizontalFlip()], additional_targets={"mask2": "mask"})
     found["targets"] = A.Compose([A.HorizontalFlip()], additional_targets={"image2": "image"})
     return found
 
@@ -57,7 +80,8 @@ def record(transform):
     found = {"module": kind.__module__, "class": kind.__name__}
     if hasattr(transform, "transforms") and not hasattr(transform, "get_transform_init_args_names"):
         return {**found, "p": transform.p, "seed": transform.seed,
-                "processors": sorted(getattr(transform, "processors", {})),
+                "processors": {name: {key: _plain(value) for key, value in vars(processor.params).items()}
+                               for name, processor in sorted(getattr(transform, "processors", {}).items())},
                 "_additional_targets": dict(getattr(transform, "_additional_targets", {})),
                 "transforms": [record(item) for item in transform.transforms]}
     names = sorted(transform.get_transform_init_args_names())
@@ -72,11 +96,14 @@ def _plain(value):
 
 def stand_in(recorded):
     """An object that shows a translation what was recorded."""
-    kind = type(recorded["class"], (), {"__module__": recorded["module"]})
+    kind = type(recorded["class"], (), {"__module__": recorded["module"],
+                                        "__call__": lambda self, **sample: sample})
     one = kind()
     if "transforms" in recorded:
-        for name in ("p", "seed", "processors", "_additional_targets"):
+        for name in ("p", "seed", "_additional_targets"):
             setattr(one, name, recorded[name])
+        one.processors = {name: types.SimpleNamespace(params=types.SimpleNamespace(**parameters))
+                          for name, parameters in recorded["processors"].items()}
         one.transforms = [stand_in(item) for item in recorded["transforms"]]
         return one
     for name, value in recorded["parameters"].items():
