@@ -224,7 +224,12 @@ def main(argv):
     if missing:
         print(f"{argv[1]} lacks {', '.join(missing)}: run tools/build", file=sys.stderr)
         return 1
-    mistakes = [f"{name}: {m}" for name in chosen for m in CHECKS[name](argv[1])]
+    mistakes = []
+    for name in chosen:
+        try:
+            mistakes += [f"{name}: {mistake}" for mistake in CHECKS[name](argv[1])]
+        except RuntimeError as error:
+            mistakes.append(f"{name}: {error}")
     for mistake in mistakes:
         print(mistake, file=sys.stderr)
     return 1 if mistakes else 0

@@ -66,6 +66,7 @@ def trial_world(bin_dir):
     with tempfile.TemporaryDirectory() as folder:
         world = TrialWorld(os.path.abspath(bin_dir), folder, bazel_folder("bazel-bin"))
         try:
+            world.start()
             yield world
         finally:
             world.stop()

@@ -120,7 +120,8 @@ class TrialWorld:
     """Data, a server of them, the summary and the audit log of a training run, in `folder`.
 
     `built`: Bazel's folder of built targets, for the operators of docs/extending.md and the
-    charts of the tests. Close it with stop()."""
+    charts of the tests. start() makes all of it; stop() ends the server, also after a start()
+    that failed."""
 
     def __init__(self, bin_dir, folder, built):
         self.bin_dir = bin_dir
@@ -130,9 +131,13 @@ class TrialWorld:
         self.server = None
         self.uris = {"photos": f"lmdb:{folder}/photos.lmdb", "digits": f"lmdb:{folder}/digits.lmdb",
                      "few": f"lmdb:{folder}/few.lmdb", "streets": f"lmdb:{folder}/streets.lmdb"}
+        self.endpoint = None
+        self.summary, self.runs = os.path.join(folder, "run.json"), os.path.join(folder, "audited")
+
+    def start(self):
+        """Raises RuntimeError, with what a program says."""
         self._write_data()
         self.endpoint = self._start_server()
-        self.summary, self.runs = os.path.join(folder, "run.json"), os.path.join(folder, "audited")
         self._must("millrace-train", f"--endpoint={self.endpoint}", "--dataset=digits",
                    "--max_steps=2", "--batch_size=8", f"--json={self.summary}",
                    f"--audit_dir={self.runs}")
@@ -140,6 +145,9 @@ class TrialWorld:
 
     def _must(self, program, *arguments):
         path = program if os.path.isabs(program) else os.path.join(self.bin_dir, program)
+        if not os.path.exists(path):
+            raise RuntimeError(f"{path} is missing: run tools/test, or bazel build "
+                               "//tests/testing/chart:chart_dataset //docs/example/operators:all")
         result = subprocess.run([path, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
                                 text=True, check=False, env=self.environment, cwd=self.folder)
         if result.returncode != 0:

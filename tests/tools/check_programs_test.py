@@ -254,6 +254,23 @@ class Pipelines(unittest.TestCase):
         self.assertIn("`subsets { from: 0 }` is no part of a pipeline: wrong", mistakes[0])
 
 
+class Main(unittest.TestCase):
+
+    def test_a_check_that_cannot_begin_is_a_mistake(self):
+        def broken(_):
+            raise RuntimeError("no charts")
+        real = check_programs.CHECKS, check_programs.libraries
+        with tempfile.TemporaryFile("w+") as said, contextlib.redirect_stderr(said):
+            try:
+                check_programs.CHECKS = {"values": broken}
+                check_programs.libraries = lambda _: {"libc": "/libc"}
+                code = check_programs.main(["", "/bin"])
+            finally:
+                check_programs.CHECKS, check_programs.libraries = real
+            said.seek(0)
+            self.assertEqual((code, said.read()), (1, "values: no charts\n"))
+
+
 class Cpu(unittest.TestCase):
 
     def test_a_program_without_the_check_is_told_apart(self):
