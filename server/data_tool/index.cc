@@ -99,6 +99,12 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
                                "--input is missing; set it to the folder that "
                                "contains the class folders")));
   }
+  if (cache_dir == "off") {
+    return Report("index",
+                  UsageError(absl::InvalidArgumentError(
+                      "--cache_dir=off leaves no folder for the index; set "
+                      "--cache_dir to a folder, or leave the flag out")));
+  }
   const StopSignals signals;
   return Report("index", Index(input, cache_dir, libraries, out));
 }

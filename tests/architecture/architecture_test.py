@@ -37,6 +37,13 @@ class SourceTree(unittest.TestCase):
     def test_no_type_is_defined_twice(self):
         self.assertEqual(scan.type_mistakes(_workspace()), [])
 
+    def test_no_inline_function_is_defined_twice(self):
+        # Fails when the scan no longer sees functions.
+        found = [name for path in scan.sources(_workspace())
+                 for name, _ in scan.weak_functions(scan._text(_workspace(), path))]
+        self.assertGreater(len(found), 80)
+        self.assertEqual(scan.function_mistakes(_workspace()), [])
+
     def test_each_file_is_in_the_namespace_of_its_component(self):
         self.assertEqual(scan.namespace_mistakes(_workspace()), [])
 
@@ -130,6 +137,27 @@ class BadTree(unittest.TestCase):
         self.write("client/cli/a.h", "namespace millrace::cli {\nstruct Range {};\n}\n")
         self.write("tests/client/cli/a.h", "namespace millrace::testing {\nstruct Range {};\n}\n")
         self.assertEqual(len(scan.type_mistakes(self.root)), 1)
+
+    def test_an_inline_function_that_two_files_define_is_noticed(self):
+        for kind in ("inline int Size() {", "template <typename T>\nT Size(T a) {",
+                     "constexpr int Size(int a = 1) {", "inline std::vector<int> Size() {"):
+            self.write("client/a.h", f"namespace millrace {{\n{kind} return 1; }}\n}}\n")
+            self.write("trainer/b.cc", f"namespace millrace {{\n{kind} return 2; }}\n}}\n")
+            mistakes = scan.function_mistakes(self.root)
+            self.assertEqual(len(mistakes), 1, kind)
+            self.assertRegex(mistakes[0],
+                             r"millrace::Size is defined at client/a\.h:\d and at trainer/b\.cc")
+
+    def test_functions_that_are_not_weak_or_not_of_one_namespace_may_have_one_name(self):
+        self.write("client/a.h", "namespace millrace::a {\ninline int Size() { return 1; }\n"
+                                 "inline int Size(int a) { return a; }\n}\n")
+        self.write("client/b.h", "namespace millrace::b {\ninline int Size() { return 1; }\n}\n")
+        self.write("client/c.cc", "namespace millrace::a {\nnamespace {\n"
+                                  "inline int Size() { return 2; }\n}\n"
+                                  "struct A { int Size() { return 3; } };\n"
+                                  "inline int A::Size() { return 4; }\n"
+                                  "static inline int Size() { return 5; }\n}\n")
+        self.assertEqual(scan.function_mistakes(self.root), [])
 
     def test_a_foreign_namespace_is_noticed(self):
         for path, name in (("server/plan/a.h", "millrace"), ("server/plan/b.h", "millrace::decode"),

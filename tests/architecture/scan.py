@@ -17,7 +17,7 @@ _LINE_COMMENT = re.compile(r"//[^\n]*")
 _TOKEN = re.compile(
     r'''(?P<skip>//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:\\\n|[^\n])*
         |R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')
-       |[A-Za-z_]\w*|::|[{};<>:\[\]]''', re.DOTALL | re.MULTILINE | re.VERBOSE)
+       |[A-Za-z_]\w*|::|[{};<>:()\[\]]''', re.DOTALL | re.MULTILINE | re.VERBOSE)
 
 
 def sources(root):
@@ -128,9 +128,32 @@ def _type_name(head):
     return head[0] if named else None
 
 
+def _function_name(head):
+    """The weak function that a declaration defines whose tokens up to its brace are `head`: an
+    inline function, a template."""
+    weak = "inline" in head or "constexpr" in head or head[:1] == ["template"]
+    if head[:1] == ["template"]:
+        head = _without_template(head)
+    if not weak or "(" not in head or "static" in head:
+        return None
+    before = head[:head.index("(")]
+    # Not a member that is defined outside its type (a ::), not an operator.
+    named = before and before[-1].isidentifier() and before[-2:-1] != ["::"]
+    return before[-1] if named and "operator" not in before else None
+
+
 def types(text):
     """[(name with its namespaces, line)] of the types that a C++ file defines where
     other files can see them: in namespaces, not in anonymous ones nor in other types."""
+    return _definitions(text, lambda head: _type_name([t for t in head if t not in "()"]))
+
+
+def weak_functions(text):
+    """The same of the inline functions and of the templates of functions."""
+    return _definitions(text, _function_name)
+
+
+def _definitions(text, name_of):
     tokens = [(m.group(0), m.start()) for m in _TOKEN.finditer(text) if not m.group("skip")]
     found, open_braces, start = [], [], 0
     for i, (token, place) in enumerate(tokens):
@@ -140,7 +163,7 @@ def types(text):
                 names = [t for t in head[head.index("namespace") + 1:] if t.isidentifier()]
                 open_braces.append(names)
             else:
-                name = _type_name(head)
+                name = name_of(head)
                 if name and all(open_braces):  # [] is anonymous, None no namespace
                     spaces = [part for names in open_braces for part in names]
                     found.append(("::".join(spaces + [name]), text.count("\n", 0, place) + 1))
@@ -163,6 +186,18 @@ def type_mistakes(root):
             places.setdefault(key, []).append(f"{path}:{line}")
     return [f"{name} is defined at {' and at '.join(at)}: rename one, or put it into an "
             "anonymous namespace" for name, at in sorted(places.items()) if len(at) > 1]
+
+
+def function_mistakes(root):
+    """Inline functions and templates of one name and one namespace that two files define. The
+    linker takes one definition for both, without a word, if the parameters are the same."""
+    places = {}
+    for path in sources(root):
+        for name, line in weak_functions(_text(root, path)):
+            places.setdefault(name, {}).setdefault(path, f"{path}:{line}")
+    return [f"{name} is defined at {' and at '.join(at.values())}: rename one, or put it into an "
+            "anonymous namespace" for name, at in sorted(places.items())
+            if len(at) > 1]
 
 
 def namespace_mistakes(root):
@@ -190,4 +225,5 @@ def namespace_mistakes(root):
 
 def all_mistakes(root):
     return (include_mistakes(root) + header_mistakes(root) + gate_mistakes(root) +
-            field_word_mistakes(root) + type_mistakes(root) + namespace_mistakes(root))
+            field_word_mistakes(root) + type_mistakes(root) + function_mistakes(root) +
+            namespace_mistakes(root))

@@ -8,8 +8,8 @@ import unittest
 
 _SCRIPTS = ["setup", "build", "build-wheel", "test", "quickstart", "articles", "bench-adapt",
             "bench-fairness", "bench-folder", "bench-link", "bench-peers", "bench-python",
-            "bench-two-servers", "chaos", "check-translations", "fuzz", "package",
-            "prove-one-process", "python-frameworks"]
+            "bench-two-servers", "chaos", "check-translations", "check_quickstart", "fuzz",
+            "gpu-check", "make-lookup-ptx", "package", "prove-one-process", "python-frameworks"]
 
 
 def _run(script, *arguments, **environment):

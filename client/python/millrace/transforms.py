@@ -139,7 +139,7 @@ class Normalize(Transform):
     works on pixels.
 
     Args:
-      mean: must be set, one a channel, of pixels of 0 .. 1; up to 1.
+      mean: must be set, one a channel, of pixels of 0 .. 1; -1 .. 1.
       std: must be set, one a channel, of the same; above 0, up to 5.
       placement: "client": the network carries uint8 and the client computes; "server": the network
         carries floats. The values are the same. None: `PLACEMENT_CLIENT`.

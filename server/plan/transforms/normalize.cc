@@ -7,23 +7,28 @@
 namespace millrace::plan {
 namespace {
 
-// Max mean of pixels of 0 .. 1. A stddev slightly above 1 is a user-defined
-// scale.
+// Bounds of the mean of pixels of 0 .. 1. A mean below 0 and a stddev slightly
+// above 1 are a user-defined scale.
+constexpr int kMinMean = -1;
 constexpr int kMaxMean = 1;
 constexpr int kMaxStddev = 5;
 
 // Reports statistics of pixels of 0 .. 255, as other programs print them.
-void AddScaleProblem(const char* name, double value, int max, int i,
+void AddScaleProblem(const char* name, double value, int bound, int i,
                      TransformProblems& problems) {
+  const bool negative = value < 0;
+  const double positive = negative ? -value : value;
   AddProblem(
       problems, name,
       absl::StrCat(
-          name, " ", value, " is above ", max,
+          name, " ", value, negative ? " is below " : " is above ", bound,
           ": normalize divides pixels by 255 "
           "first, so mean and stddev are on the scale of 0 .. 1",
-          value <= 255
+          negative ? " and the mean is subtracted: write it without the sign"
+                   : "",
+          positive <= 255
               ? absl::StrCat("; divide statistics of 0 .. 255 by 255, here ",
-                             absl::StrFormat("%.4g", value / 255))
+                             absl::StrFormat("%.4g", positive / 255))
               : ""),
       i);
 }
@@ -44,6 +49,8 @@ void CheckStatistics(const Normalize& normalize, TransformProblems& problems) {
   for (int i = 0; i < normalize.mean_size(); ++i) {
     if (normalize.mean(i) > kMaxMean) {
       AddScaleProblem("mean", normalize.mean(i), kMaxMean, i, problems);
+    } else if (normalize.mean(i) < kMinMean) {
+      AddScaleProblem("mean", normalize.mean(i), kMinMean, i, problems);
     }
   }
   for (int i = 0; i < normalize.stddev_size(); ++i) {
@@ -91,7 +98,7 @@ TransformKind NormalizeKind() {
   TransformKind kind(Transform::kNormalize);
   kind.phase = TransformPhase::kNormalize;
   kind.Plain("mean", "must be set, one a channel, of pixels of 0 .. 1",
-             absl::StrCat("up to ", kMaxMean));
+             absl::StrCat(kMinMean, " .. ", kMaxMean));
   kind.Plain("stddev", "must be set, one a channel, of the same",
              absl::StrCat("above 0, up to ", kMaxStddev));
   kind.Plain("placement", "`PLACEMENT_CLIENT`");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -284,28 +285,33 @@ class Layout {
                                      const ImageFolders& folder,
                                      const Names& classes) const {
     Names doubts;
-    const Names first = FoldersIn(folder.folders.at(classes[0]));
-    bool alike = first.size() > 1;
     bool some_direct = false;
     for (const std::string& name : classes) {
       const ImageFolders& below = folder.folders.at(name);
       MR_RETURN_IF_ERROR(CheckClass(path, name, below));
-      const bool direct = !below.images.stems.empty();
-      some_direct = some_direct || direct;
-      alike = alike && !direct && FoldersIn(below) == first;
+      some_direct = some_direct || !below.images.stems.empty();
     }
-    if (alike) {
+    MR_RETURN_IF_ERROR(CheckTables(path, classes));
+    if (const Names same = SameFolders(folder, classes); !same.empty()) {
+      MR_RETURN_IF_ERROR(CheckPartsAlike(path, folder, classes, same));
       const std::string path_of_first = absl::StrCat(path, "/", classes[0]);
       const ImageFolders& below = folder.folders.at(classes[0]);
+      // One folder alone would be refused as the only class.
+      const bool ready = same.size() > 1 && Check(path_of_first, below).ok();
       doubts.push_back(absl::StrCat(
-          "each class folder contains its images in folders of the same names "
-          "(",
-          List(first), "), which do not become classes",
-          Check(path_of_first, below).ok()
-              ? absl::StrCat("; if they are classes, ", verb_,
-                             " each folder of ", path, " by itself, such as ",
-                             Argument(path_of_first), Before(below))
-              : ""));
+          "each class folder contains its images in ",
+          same.size() == 1 ? "a folder of the same name ("
+                           : "folders of the same names (",
+          List(same), "), which ",
+          same.size() == 1 ? "does not become a class"
+                           : "do not become classes",
+          "; if ", same.size() == 1 ? "it is a class, " : "they are classes, ",
+          ready ? absl::StrCat(verb_, " each folder of ", path,
+                               " by itself, such as ", Argument(path_of_first),
+                               Before(below))
+                : absl::StrCat("move the images into one folder for each "
+                               "class, such as ",
+                               path, "/", same[0])));
     }
     // Check() leaves at most one.
     for (const std::string& name : SplitsAmong(classes)) {
@@ -313,6 +319,69 @@ class Layout {
           CheckPartAmongClasses(path, folder, name, some_direct, &doubts));
     }
     return doubts;
+  }
+
+  // The folders with images that each of `classes` contains. Empty: there are
+  // none, some class contains images directly, or no class has such names
+  // (tiny-imagenet's n01443537/images, cat/train).
+  static Names SameFolders(const ImageFolders& folder, const Names& classes) {
+    Names same = FoldersIn(folder.folders.at(classes[0]));
+    for (const std::string& name : classes) {
+      const ImageFolders& below = folder.folders.at(name);
+      if (!below.images.stems.empty()) return {};
+      const Names names = FoldersIn(below);
+      Names both;
+      std::set_intersection(same.begin(), same.end(), names.begin(),
+                            names.end(), std::back_inserter(both));
+      same = std::move(both);
+    }
+    const bool classes_below =
+        std::any_of(same.begin(), same.end(), [](const std::string& name) {
+          return !IsKind(name) && PartOfName(name).empty();
+        });
+    return classes_below ? same : Names();
+  }
+
+  // Folders that contain the same folders `same` are parts of a dataset if one
+  // of them has the name of a part: train/cat, gallery/cat.
+  absl::Status CheckPartsAlike(const std::string& path,
+                               const ImageFolders& folder, const Names& classes,
+                               const Names& same) const {
+    const Names splits = SplitsAmong(classes);
+    if (splits.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "folder ", splits[0], " in ", path,
+        " has the name of a part of a dataset, and all folders beside it "
+        "contain folders of the same names (",
+        List(same), "), so ", List(classes), " would become classes; ",
+        OpenParts(path, folder, classes), ", or ", PassAsClasses(path),
+        " if they are classes"));
+  }
+
+  // A table beside a folder that no class is called (images/, labels.csv) may
+  // contain the labels.
+  absl::Status CheckTables(const std::string& path,
+                           const Names& classes) const {
+    Names kinds;
+    for (const std::string& name : classes) {
+      // People with and without a mask are classes.
+      if (IsKind(name) && absl::AsciiStrToLower(name) != "mask") {
+        kinds.push_back(name);
+      }
+    }
+    Names tables;
+    for (const std::string& table : tables_) {
+      if (path == input_ && !absl::StrContains(table, '/')) {
+        tables.push_back(table);
+      }
+    }
+    if (kinds.empty() || tables.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("folders in ", path, " (", List(classes),
+                     ") would become classes, but a class is rarely called ",
+                     kinds[0], ", and ", MayHoldLabels(tables),
+                     "; sort the images into one folder for each class, or ",
+                     PassAsClasses(path), " if these are classes"));
   }
 
   // Checks folder `name`, one of several in `path` that would be classes.

@@ -1,5 +1,6 @@
 #include "server/storage/imagefolder/split_name.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
@@ -8,13 +9,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace millrace::storage {
 namespace {
 
 using Spelling = std::pair<absl::string_view, absl::string_view>;
 
-constexpr std::array<Spelling, 15> kParts = {{{"train", "train"},
+constexpr std::array<Spelling, 18> kParts = {{{"train", "train"},
                                               {"training", "train"},
                                               {"trainset", "train"},
                                               {"trainval", "trainval"},
@@ -28,7 +30,10 @@ constexpr std::array<Spelling, 15> kParts = {{{"train", "train"},
                                               {"test", "test"},
                                               {"testing", "test"},
                                               {"testset", "test"},
-                                              {"unlabeled", "unlabeled"}}};
+                                              {"unlabeled", "unlabeled"},
+                                              {"holdout", "holdout"},
+                                              {"heldout", "holdout"},
+                                              {"fold", "fold"}}};
 
 // Words that may stand beside a part's name without another meaning.
 constexpr std::array<absl::string_view, 16> kFillers = {
@@ -43,6 +48,10 @@ struct Words {
 
 Words WordsOf(absl::string_view name) {
   Words words;
+  // A fold of a cross-validation has a number. Without one, "fold" may be a
+  // class.
+  const bool numbered =
+      std::any_of(name.begin(), name.end(), absl::ascii_isdigit);
   for (size_t i = 0; i < name.size();) {
     std::string word;
     // A word ends before a capital letter: TrainImages.
@@ -60,7 +69,7 @@ Words WordsOf(absl::string_view name) {
     }
     absl::string_view part;
     for (const auto& [spelling, meaning] : kParts) {
-      if (word == spelling) part = meaning;
+      if (word == spelling && (numbered || word != "fold")) part = meaning;
     }
     bool filler = false;
     for (absl::string_view known : kFillers) filler = filler || word == known;
@@ -68,6 +77,13 @@ Words WordsOf(absl::string_view name) {
       absl::StrAppend(&words.part, part);  // train_val becomes trainval
     } else if (!filler) {
       absl::StrAppend(&words.rest, word, " ");
+    }
+  }
+  for (absl::string_view two_words : {"hold out ", "held out "}) {
+    absl::string_view rest = words.rest;
+    if (absl::ConsumeSuffix(&rest, two_words)) {
+      words.rest = std::string(rest);
+      absl::StrAppend(&words.part, "holdout");
     }
   }
   return words;

@@ -1,5 +1,5 @@
 // Names that stand for a part of a dataset, not for data of their own kind:
-// train, Val, test_images, train2017.
+// train, Val, test_images, train2017, fold1.
 //
 // Pure functions.
 //
@@ -18,8 +18,8 @@
 namespace millrace::storage {
 
 // The part that `name` says that it is, spelled in one way: "train" of
-// "Training_set". Digits, case and words like "images" do not matter. Empty:
-// it says none, or more than that ("train_station").
+// "Training_set". Digits, case and words like "images" do not matter, but a
+// fold has a number. Empty: it says none, or more than that ("train_station").
 std::string PartOfName(absl::string_view name);
 
 // Those of the names that are parts beside each other: by PartOfName(), or

@@ -111,8 +111,8 @@ TEST_F(FolderCommandsTest, MistakesOfIndexAreNamed) {
   EXPECT_EQ(none.code, program::kExitUsage);
   EXPECT_THAT(none.err, HasSubstr("--input is missing"));
   const Result off = Call({"index", "--input=" + Images(), "--cache_dir=off"});
-  EXPECT_EQ(off.code, program::kExitFailed);
-  EXPECT_THAT(off.err, HasSubstr("there is no cache folder"));
+  EXPECT_EQ(off.code, program::kExitUsage);
+  EXPECT_THAT(off.err, HasSubstr("--cache_dir=off leaves no folder"));
   const Result gone = Call({"index", "--input=" + Images() + "x", Cache()});
   EXPECT_EQ(gone.code, program::kExitFailed);
   EXPECT_THAT(gone.err, HasSubstr("there is no folder " + Images() + "x"));

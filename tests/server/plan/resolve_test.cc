@@ -536,7 +536,13 @@ TEST_F(Resolve, NormalizeRefusesTheScaleOf255) {
                 "statistics of 0 .. 255 by 255, here 0.4851");
   ExpectInvalid(start + "mean: 0.5 stddev: 58.4 } }",
                 "stddev 58.4 is above 5: normalize divides");
+  ExpectInvalid(start + "mean: -123.7 stddev: 58.4 } }",
+                "mean -123.7 is below -1: normalize divides pixels by 255 "
+                "first, so mean and stddev are on the scale of 0 .. 1 and the "
+                "mean is subtracted: write it without the sign; divide "
+                "statistics of 0 .. 255 by 255, here 0.4851");
   EXPECT_TRUE(Run(start + "mean: 1 stddev: 2 } }").ok());
+  EXPECT_TRUE(Run(start + "mean: -1 stddev: 2 } }").ok());
 }
 
 TEST_F(Resolve, NormalizeMustFitTheChannels) {

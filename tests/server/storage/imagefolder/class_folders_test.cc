@@ -49,7 +49,8 @@ TEST(ClassFoldersTest, PartsAreNoClasses) {
   for (const Names& names :
        {Names{"annotations", "train2017", "val2017"},
         Names{"train_images", "validation"}, Names{"test"},
-        Names{"bounding_box_test", "bounding_box_train", "query"}}) {
+        Names{"bounding_box_test", "bounding_box_train", "query"},
+        Names{"fold1", "fold2"}, Names{"holdout", "train"}}) {
     Names paths;
     for (const std::string& name : names) paths.push_back(name + "/a/1.jpg");
     EXPECT_THAT(Refusal(paths), HasSubstr("pack ")) << names[0];
@@ -264,7 +265,48 @@ TEST(ClassFoldersTest, APartBesideClassesIsNamed) {
 TEST(ClassFoldersTest, ClassesWithTheSameFoldersAreDoubted) {
   EXPECT_THAT(
       Doubts({"a/cat/1.jpg", "a/dog/1.jpg", "b/cat/1.jpg", "b/dog/1.jpg"}),
-      ElementsAre(HasSubstr("folders of the same names (cat, dog)")));
+      ElementsAre(AllOf(HasSubstr("folders of the same names (cat, dog)"),
+                        HasSubstr("such as --input=/in/a"))));
+  // They became the classes set_a and set_b without a word.
+  EXPECT_THAT(
+      Doubts({"set_a/cat/1.jpg", "set_b/cat/1.jpg"}),
+      ElementsAre(HasSubstr(
+          "each class folder contains its images in a folder of the same name "
+          "(cat), which does not become a class; if it is a class, move the "
+          "images into one folder for each class, such as /in/cat")));
+  EXPECT_THAT(Doubts({"a/cat/1.jpg", "a/dog/1.jpg", "b/cat/1.jpg",
+                      "b/dog/1.jpg", "b/elk/1.jpg"}),
+              ElementsAre(HasSubstr("names (cat, dog), which")));
+  // As tiny-imagenet has them.
+  EXPECT_THAT(Doubts({"n01/images/1.jpg", "n02/images/2.jpg"}), IsEmpty());
+  EXPECT_THAT(Doubts({"cat/train/1.jpg", "dog/train/2.jpg"}), IsEmpty());
+}
+
+TEST(ClassFoldersTest, APartBesideFoldersLikeItIsRefused) {
+  EXPECT_THAT(
+      Refusal({"gallery/cat/1.jpg", "gallery/dog/1.jpg", "train/cat/1.jpg",
+               "train/dog/1.jpg"}),
+      AllOf(HasSubstr("folder train in /in has the name of a part"),
+            HasSubstr("pack each part by itself (--input=/in --split=train), "
+                      "or pass --labels_from_folders")));
+}
+
+// They became the classes images and extra; the table was only named as a file
+// that is left out.
+TEST(ClassFoldersTest, ATableBesideAFolderThatIsNoClassIsRefused) {
+  EXPECT_THAT(
+      Refusal({"images/1.jpg", "extra/1.jpg"}, {"labels.csv"}),
+      HasSubstr("folders in /in (extra, images) would become classes, but a "
+                "class is rarely called images, and labels.csv may contain "
+                "labels, which pack does not read; sort the images into one "
+                "folder for each class, or pass --labels_from_folders"));
+  for (const auto& [folder, table] :
+       {std::pair("cat", "labels.csv"), std::pair("images", "extra/notes.txt"),
+        std::pair("mask", "labels.csv")}) {
+    EXPECT_TRUE(
+        Check({absl::StrCat(folder, "/1.jpg"), "extra/1.jpg"}, {table}).ok())
+        << folder;
+  }
 }
 
 // A URI has neither --split nor --labels_from_folders.

@@ -22,12 +22,20 @@ TEST(SplitNameTest, APartIsKnownUnderManyNames) {
   EXPECT_EQ(PartOfName("test_set 2"), "test");
   EXPECT_EQ(PartOfName("train_val"), "trainval");
   EXPECT_EQ(PartOfName("unlabeled2017"), "unlabeled");
+  for (const char* name : {"fold1", "Fold_02", "images-fold 3"}) {
+    EXPECT_EQ(PartOfName(name), "fold") << name;
+  }
+  for (const char* name :
+       {"holdout", "hold_out", "HeldOut", "held-out images"}) {
+    EXPECT_EQ(PartOfName(name), "holdout") << name;
+  }
 }
 
 TEST(SplitNameTest, ANameThatSaysMoreIsNoPart) {
   for (const char* name :
        {"", "cat", "trains", "train_station", "test tube", "images", "2017",
-        "val\xC3\xA9", "contest", "steam-train"}) {
+        "val\xC3\xA9", "contest", "steam-train", "fold", "blindfold1", "hold",
+        "out"}) {
     EXPECT_EQ(PartOfName(name), "") << name;
   }
 }
@@ -36,6 +44,7 @@ TEST(SplitNameTest, PartsAmongNames) {
   EXPECT_THAT(SplitsAmong({"cat", "test"}), ElementsAre("test"));
   EXPECT_THAT(SplitsAmong({"box_test", "box_train", "query"}),
               ElementsAre("box_test", "box_train"));
+  EXPECT_THAT(SplitsAmong({"fold1", "fold2"}), ElementsAre("fold1", "fold2"));
   EXPECT_THAT(SplitsAmong({"steam_train", "test_tube"}), IsEmpty());
 }
 
