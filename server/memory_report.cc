@@ -118,6 +118,13 @@ std::string DescribeMemory(const pipeline::MemoryUse& use) {
        "parsed footers of Parquet files, lists of files of image folders");
   Line(&out, "  row group cache", FormatByteSize(use.elsewhere),
        "decoded Parquet row groups");
+  if (use.large_images > 0) {
+    Line(&out, "  large images", FormatByteSize(use.large_images),
+         absl::StrCat("images that need more than the scratch of a thread; up "
+                      "to ",
+                      FormatByteSize(use.scratch_each + use.large_images),
+                      " for an image"));
+  }
   Line(&out, "  batches", FormatByteSize(use.batches),
        "the rest, for batches that are filled, ready or being sent");
   return out;
