@@ -328,6 +328,24 @@ absl::StatusOr<std::vector<ChunkCost>> ParquetFile::CostsOf(
   return costs;
 }
 
+bool ParquetFile::RowsHidden(int group, const ColumnPlan& plan) const {
+  bool hidden = false;
+  // A damaged footer is reported when the chunk is decoded.
+  static_cast<void>(Catch(path_, "read the footer of", [&] {
+    if (metadata_->schema()->Column(plan.leaf)->max_repetition_level() == 0) {
+      return arrow::Status::OK();
+    }
+    const auto chunk = metadata_->RowGroup(group)->ColumnChunk(plan.leaf);
+    const auto& pages = chunk->encoding_stats();
+    hidden = !chunk->GetOffsetIndexLocation().has_value() &&
+             std::any_of(pages.begin(), pages.end(), [](const auto& kind) {
+               return kind.page_type == parquet::PageType::DATA_PAGE;
+             });
+    return arrow::Status::OK();
+  }));
+  return hidden;
+}
+
 absl::StatusOr<std::vector<ChunkPlace>> ParquetFile::PlacesOf(
     const ColumnPlan& plan) const {
   std::vector<ChunkPlace> places;
