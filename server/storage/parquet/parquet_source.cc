@@ -149,6 +149,8 @@ struct Projection {
   // one.
   std::vector<std::vector<SlicePlan>> slices;
   uint64_t max_slice_bytes = 1;
+  // Upper bound of the memory of all rows, decoded.
+  uint64_t all_bytes = 0;
 };
 
 class ParquetSource final : public RecordSource {
@@ -378,11 +380,12 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
     const std::vector<int64_t>& starts = shard.file->group_starts();
     for (int group = 0; group < shard.file->row_groups(); ++group) {
       std::vector<ChunkCost> costs;
+      const int64_t rows = starts[group + 1] - starts[group];
       for (const int field : made->fields) {
         costs.push_back(shard.costs[field][group]);
+        made->all_bytes += costs.back().Bytes(rows);
       }
-      slices.push_back(
-          PlanSlices(starts[group + 1] - starts[group], costs, cache_bytes));
+      slices.push_back(PlanSlices(rows, costs, cache_bytes));
       made->max_slice_bytes =
           std::max(made->max_slice_bytes, slices.back().bytes);
       uint64_t bytes = slices.back().bytes;  // of one row, if above the cache
@@ -466,7 +469,7 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   MR_RETURN_IF_ERROR(files_.Check(shard));
   if (decoded.ok()) {
     const SlicePlan& plan = projection.slices[shard][slice.group];
-    if (waste.bytes > plan.bytes) {
+    if (waste.bytes > plan.bytes && projection.all_bytes > cache_.max_bytes()) {
       WarnOfSlowReads(shard, slice, waste, plan.rows);
     }
     return *std::move(decoded);
@@ -554,14 +557,16 @@ std::string SmallerGroups(int64_t slice_rows, bool hidden) {
 }
 
 void ParquetSource::WarnOfHiddenRows(const Projection& projection) const {
-  // With this cache, every row is decoded once.
-  uint64_t all_bytes = 0;
+  // The cache keeps all rows, so that each slice is decoded once.
+  if (projection.all_bytes <= cache_.max_bytes()) return;
   struct Worst {
     int shard = 0;
     int group = 0;
     double bytes = 0;  // decoded in vain for a slice, on average
   };
   std::map<int, Worst> worst;  // by field
+  // By shard and field: its pages are alike, and finding out reads the file.
+  std::map<std::pair<size_t, int>, bool> hidden;
   for (size_t s = 0; s < shards_.size(); ++s) {
     const Shard& shard = shards_[s];
     const std::vector<int64_t>& starts = shard.file->group_starts();
@@ -571,14 +576,17 @@ void ParquetSource::WarnOfHiddenRows(const Projection& projection) const {
       const int64_t in_vain = (rows - plan.rows) / 2;
       for (const int field : projection.fields) {
         const ChunkCost& cost = shard.costs[field][group];
-        all_bytes += cost.Bytes(rows);
         const double bytes = cost.per_row * static_cast<double>(in_vain);
         Worst& most = worst[field];
         // Less than a slice in vain is not worth a warning.
-        if (bytes <= std::max(most.bytes, static_cast<double>(plan.bytes)) ||
-            !shard.file->RowsHidden(group, shard.columns[field])) {
+        if (bytes <= std::max(most.bytes, static_cast<double>(plan.bytes))) {
           continue;
         }
+        const auto [known, is_new] = hidden.try_emplace({s, field}, false);
+        if (is_new) {
+          known->second = shard.file->RowsHidden(group, shard.columns[field]);
+        }
+        if (!known->second) continue;
         most = {.shard = static_cast<int>(s), .group = group, .bytes = bytes};
       }
     }
@@ -589,7 +597,8 @@ void ParquetSource::WarnOfHiddenRows(const Projection& projection) const {
     const std::vector<int64_t>& starts = shard.file->group_starts();
     const int64_t rows = starts[most.group + 1] - starts[most.group];
     const int64_t slice_rows = projection.slices[most.shard][most.group].rows;
-    const std::string more = cache_advice_ ? cache_advice_(all_bytes) : "";
+    const std::string more =
+        cache_advice_ ? cache_advice_(projection.all_bytes) : "";
     MR_LOG(WARNING) << shard.file->path() << ": random reads of column '"
                     << shard.columns[field].name
                     << "' are slow: for each row of a batch, "
