@@ -85,7 +85,7 @@ class ParquetFile {
   absl::StatusOr<std::vector<ChunkCost>> CostsOf(const ColumnPlan& plan) const;
 
   // Whether neither the headers of pages nor an index say how many lists the
-  // pages of a column contain, as far as the footer tells: a slice is then
+  // pages of a column contain, as its first page shows: a slice is then
   // decoded from the first row of the row group on.
   bool RowsHidden(int group, const ColumnPlan& plan) const;
 
