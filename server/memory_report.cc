@@ -123,6 +123,13 @@ std::string DescribeMemory(const pipeline::MemoryUse& use,
        "decoded Parquet row groups");
   Line(&out, "  file reads", FormatByteSize(file_read_bytes),
        "further files of image folders while they are read");
+  if (use.large_images > 0) {
+    Line(&out, "  large images", FormatByteSize(use.large_images),
+         absl::StrCat("images that need more than the scratch of a thread; up "
+                      "to ",
+                      FormatByteSize(use.scratch_each + use.large_images),
+                      " for an image"));
+  }
   Line(&out, "  batches", FormatByteSize(use.batches),
        "the rest, for batches that are filled, ready or being sent");
   return out;

@@ -1,14 +1,16 @@
 // LargeImageGate admits images that need more memory than a worker's reserved
 // scratch. It charges them to the memory budget as long as the budget has room,
 // so the budget limits the number of such images that are decoded at the same
-// time. Without room in the budget, images share `bytes` beside it: all images
-// that fit together, or one larger image alone, so that there is always
-// progress. Admission is first come, first served, so that large images do not
-// starve.
+// time. Without room in the budget, images share `capacity` bytes, which the
+// owner has set aside: nothing but admitted images uses them, so there is
+// always progress. Admission is first come, first served, so that large images
+// do not starve.
 //
-// Thread-safe. An admission must not outlive the gate, and a thread must not
-// wait for one while it holds one. `admitted` runs on the thread that made room
-// (or on the caller's, when there is room at once), outside the lock.
+// Thread-safe. A request is at most capacity(): the caller has checked that,
+// because a larger request could wait forever. An admission must not outlive
+// the gate, and a thread must not wait for one while it holds one. `admitted`
+// runs on the thread that made room (or on the caller's, when there is room at
+// once), outside the lock.
 //
 //   LargeImageGate::Admission admission;  // holds nothing yet
 //   if (!gate.TryEnter(bytes, &admission)) {
@@ -22,6 +24,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "common/byte_budget.h"
@@ -31,9 +34,20 @@ namespace millrace::decode {
 
 class LargeImageGate {
  public:
-  // `budget` may be null: then `bytes` are all that there are.
-  explicit LargeImageGate(int64_t bytes, ByteBudget* budget = nullptr)
-      : capacity_(bytes), budget_(budget) {}
+  // Says why a request above the capacity is refused, and what to do.
+  using Advice = std::function<std::string(int64_t bytes)>;
+
+  // `budget` may be null: then `capacity` is all that there is. `advice` may be
+  // null; thread-safe.
+  explicit LargeImageGate(int64_t capacity, ByteBudget* budget = nullptr,
+                          Advice advice = nullptr)
+      : capacity_(capacity), budget_(budget), advice_(std::move(advice)) {}
+
+  // The largest request that is admitted.
+  int64_t capacity() const { return capacity_; }
+  std::string AdviceFor(int64_t bytes) const {
+    return advice_ == nullptr ? "" : advice_(bytes);
+  }
 
   class Admission {
    public:
@@ -120,7 +134,7 @@ class LargeImageGate {
   bool Take(int64_t bytes, Admission* admission) MR_REQUIRES(mu_) {
     if (budget_ == nullptr ||
         !budget_->TryReserve(bytes, &admission->charged_)) {
-      if (used_ > 0 && used_ + bytes > capacity_) return false;
+      if (used_ + bytes > capacity_) return false;
       used_ += bytes;
     }
     admission->gate_ = this;
@@ -133,7 +147,8 @@ class LargeImageGate {
       MutexLock lock(mu_);
       used_ -= bytes;
     }
-    // While a request waits, `used_` is above 0, so another Leave() follows.
+    // A waiting request is at most capacity_. So `used_` is above 0 while it
+    // waits, and another Leave() follows.
     while (true) {
       Waiter next;
       Admission admission;
@@ -151,6 +166,7 @@ class LargeImageGate {
 
   const int64_t capacity_;
   ByteBudget* const budget_;
+  const Advice advice_;
   Mutex mu_;
   int64_t used_ MR_GUARDED_BY(mu_) = 0;  // of the capacity
   std::deque<Waiter> waiting_ MR_GUARDED_BY(mu_);

@@ -48,10 +48,6 @@ constexpr int64_t kTaskNanos = 1'000'000;
 // that waits (Scheduler::Options::long_task_nanos): a few times the intended
 // length, so that ordinary rows start no helper. A choice.
 constexpr int64_t kLongTaskNanos = 5'000'000;
-// The gate for large images has a quarter of the budget in addition to the
-// budget, for times when the budget has no room; at most kMaxDecodedBytes, the
-// size of the largest image. A choice.
-constexpr uint64_t kLargeImagesShare = 4;
 // Lower bound of the bytes for pipelines, so that a small budget has room for a
 // few ordinary pipelines.
 constexpr uint64_t kMinPipelineBytes = 1 << 20;
@@ -97,6 +93,20 @@ absl::StatusOr<uint64_t> ScratchBytes(const DatasetInfo& info,
   return max_bytes;
 }
 
+// Stored pixels of fewer bytes are no reason to set memory aside for large
+// images. A choice, far below what a thread has.
+constexpr double kMinLargePixels = 1 << 20;
+
+// Whether the field is, or stages may process it as, images that may need more
+// than the scratch of a thread.
+bool MayBeLargeImage(const Field& field) {
+  if (field.kind() == FIELD_KIND_ENCODED_IMAGE) return true;
+  if (field.dtype() != DTYPE_UINT8 || field.shape_size() != 3) return false;
+  double bytes = 1;
+  for (const int64_t side : field.shape()) bytes *= static_cast<double>(side);
+  return bytes >= kMinLargePixels;
+}
+
 bool HasSyntheticSource(const PipelineSpec& spec) {
   for (const Source& source : spec.sources()) {
     if (source.has_synthetic()) return true;
@@ -125,6 +135,7 @@ class EngineImpl final : public Engine {
         budget_(options.budget),
         make_stage_(std::move(make_stage)),
         limit_(std::move(limit)),
+        large_images_(limit_.large_images.get()),
         held_(std::move(held)),
         file_metadata_(use.file_metadata),
         decoder_digest_(options.decoder_digest),
@@ -143,14 +154,10 @@ class EngineImpl final : public Engine {
           if (const auto alive = pool.lock()) alive->Reclaim(bytes);
         });
     ready_share_ = std::make_shared<ReadyShare>(limit_.ready_bytes());
-    large_images_ = std::make_unique<decode::LargeImageGate>(
-        std::min<int64_t>(decode::kMaxDecodedBytes,
-                          use.budget / kLargeImagesShare),
-        options.budget);
     // Set before the threads start. Readers have no gate, because they decode
     // nothing.
     for (WorkerState& worker : workers_) {
-      worker.set_large_images(large_images_.get());
+      worker.set_large_images(large_images_);
     }
     if (options.read_threads > 0) {
       ahead_ = std::make_unique<ReadAhead>(ReadAhead::Options{
@@ -189,7 +196,7 @@ class EngineImpl final : public Engine {
                  .budget = budget_,
                  .admission_timeout = options.admission_timeout,
                  .timer = timer_.get(),
-                 .large_images = large_images_.get(),
+                 .large_images = large_images_,
                  .pool = pool_,
                  .clock = &clock_,
                  .tally = &tally_};
@@ -661,6 +668,7 @@ class EngineImpl final : public Engine {
   ByteBudget* const budget_;
   const ImageStageFactory make_stage_;
   const BatchMemoryLimit limit_;
+  decode::LargeImageGate* const large_images_;  // of limit_
   // Bytes of the budget that the engine holds for itself from start to end:
   // scratch of the threads, idle buffers, file_metadata_.
   const ByteBudget::Reservation held_;
@@ -688,7 +696,6 @@ class EngineImpl final : public Engine {
   StageClock clock_;
   RunTally tally_;
   std::shared_ptr<ReadyShare> ready_share_;
-  std::unique_ptr<decode::LargeImageGate> large_images_;
   std::unique_ptr<DeadlineTimer> timer_;
   std::unique_ptr<Scheduler> scheduler_;
   RunServices services_;  // constant after the constructor
@@ -754,6 +761,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
     needs.reads_wait = true;
     needs.file_metadata = options.added_metadata_bytes;
   }
+  bool images = options.datasets_change;
   for (const auto& [name, source] : catalog) {
     if (name.empty() || source == nullptr) {
       return absl::InvalidArgumentError("a dataset has no name or no source");
@@ -763,8 +771,37 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
     needs.scratch_each = std::max(needs.scratch_each, scratch);
     needs.reads_wait |= source->read_wait() == storage::ReadWait::kRead;
     needs.file_metadata += source->metadata_bytes();
+    const auto& fields = source->info().schema().fields();
+    images |= std::any_of(fields.begin(), fields.end(), MayBeLargeImage);
+  }
+  if (images) {
+    constexpr uint64_t kMax = decode::kMaxDecodedBytes;
+    needs.largest_image = kMax - std::min(kMax, needs.scratch_each);
   }
   return needs;
+}
+
+// Completes the refusal of an image that needs `bytes` beside the scratch of a
+// thread.
+std::string LargeImageAdvice(
+    const MemoryNeeds& needs, const MemoryUse& use,
+    const std::function<uint64_t(uint64_t budget)>& elsewhere, uint64_t bytes) {
+  std::string text =
+      absl::StrCat("the memory budget of ", FormatByteSize(use.budget), " has ",
+                   FormatByteSize(use.large_images),
+                   " for large images beside the scratch of a thread: ");
+  if (bytes > needs.largest_image) {
+    return absl::StrCat(text,
+                        "none of its datasets has images, or pixels of 1 MiB");
+  }
+  const uint64_t budget =
+      elsewhere == nullptr ? 0 : LargerBudget(use.budget, [&](uint64_t larger) {
+        return PlanMemory(needs, larger, elsewhere(larger)).large_images >=
+               bytes;
+      });
+  absl::StrAppend(&text, "raise --memory_budget");
+  if (budget > 0) absl::StrAppend(&text, " to ", budget >> 20, "MiB");
+  return absl::StrCat(text, ", or make the image smaller");
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
@@ -800,6 +837,12 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   limit.budget = options.budget;
   limit.timeout = options.admission_timeout;
   limit.scratch = use.scratch_each;
+  limit.large_images = std::make_shared<decode::LargeImageGate>(
+      static_cast<int64_t>(use.large_images), options.budget,
+      [needs, use, elsewhere = options.held_elsewhere_of](int64_t bytes) {
+        return LargeImageAdvice(needs, use, elsewhere,
+                                static_cast<uint64_t>(bytes));
+      });
   ByteBudget::Reservation held;
   if (!options.budget->TryReserve(use.held(), &held)) {
     return absl::InvalidArgumentError(absl::StrCat(

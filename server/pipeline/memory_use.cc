@@ -27,6 +27,12 @@ constexpr uint64_t kReadShare = 16;
 constexpr uint64_t kFewReadBytes = 128 << 10;
 constexpr uint64_t kFewReadShare = 64;
 
+// Large images get a part of what other parts leave, beyond what a few batches
+// take. A budget of 64 MiB with two threads has nothing for them, and all for
+// batches. A choice: images above 16 MiB are rare, and batches are not.
+constexpr uint64_t kBatchesFirst = 32 << 20;
+constexpr uint64_t kLargeImagesShare = 3;
+
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kMaxMiB = uint64_t{1} << 30;
 // Budgets are tried in steps of 1 MiB up to this number of MiB, then in steps
@@ -53,6 +59,9 @@ std::string MemoryUse::Sentence() const {
                          : absl::StrCat(", ", FormatByteSize(file_metadata),
                                         " for the footers of Parquet files and "
                                         "the lists of image folders"),
+      large_images == 0 ? ""
+                        : absl::StrCat(", ", FormatByteSize(large_images),
+                                       " for large images"),
       " and ", FormatByteSize(elsewhere),
       " for caches and files that are read leaves ");
   if (batches > 0) absl::StrAppend(&text, FormatExactByteSize(batches));
@@ -88,7 +97,15 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   use.file_metadata = needs.file_metadata;
   use.elsewhere = elsewhere;
   const uint64_t taken = use.held() + elsewhere;
-  if (taken + kMinBatchBytes < budget) use.batches = budget - taken;
+  uint64_t left = budget - std::min(taken, budget);
+  if (left > kBatchesFirst) {
+    // A part of what is left, so that a larger budget makes neither this part
+    // nor the rest smaller.
+    use.large_images = std::min(needs.largest_image,
+                                (left - kBatchesFirst) / kLargeImagesShare);
+    left -= use.large_images;
+  }
+  if (left > kMinBatchBytes) use.batches = left;
   return use;
 }
 

@@ -38,6 +38,9 @@ struct MemoryNeeds {
   // have been read ahead.
   bool reads_wait = false;
   uint64_t file_metadata = 0;  // what the datasets keep of their files' footers
+  // What the largest image needs beside a thread's scratch; 0: no dataset has
+  // images.
+  uint64_t largest_image = 0;
 };
 
 // All in bytes, but for threads.
@@ -56,14 +59,17 @@ struct MemoryUse {
   uint64_t pipelines = 0;     // built pipelines, cached and in use
   uint64_t file_metadata = 0;
   uint64_t elsewhere = 0;  // caches of row groups
-  uint64_t batches = 0;    // the rest; 0: there is none
+  // Set aside for images that need more than a thread's scratch: what an image
+  // may need beside the scratch.
+  uint64_t large_images = 0;
+  uint64_t batches = 0;  // the rest; 0: there is none
 
   uint64_t scratch() const { return threads * scratch_each; }
   // Bytes that the engine holds for itself and its datasets, without
   // `elsewhere`.
   uint64_t held() const {
     return scratch() + more_scratch + read_buffers + recycled + pipelines +
-           file_metadata;
+           file_metadata + large_images;
   }
 
   // "the memory budget of 512 MiB less ... leaves 340 MiB"; without the size

@@ -185,6 +185,7 @@ class RpcServerImpl final : public RpcServer {
 
   void Shutdown(bool at_once) override {
     if (server_ == nullptr || std::exchange(is_shut_down_, true)) return;
+    // First: from some time on, the port does not answer on purpose.
     watchdog_.reset();
     service_.RefuseNewWork();
     if (grpc::HealthCheckServiceInterface* health =
@@ -261,7 +262,7 @@ class RpcServerImpl final : public RpcServer {
     }
     if (options_.on_unreachable == nullptr) return absl::OkStatus();
     watchdog_ = std::make_unique<WatchdogThread>(
-        Watchdog::Options(),
+        options_.watchdog,
         [this] {
           const ListenSockets& sockets = acceptor_->sockets();
           return NewServerProbe(

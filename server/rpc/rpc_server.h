@@ -28,6 +28,7 @@
 #include "absl/time/time.h"
 #include "common/byte_budget.h"
 #include "server/pipeline/engine.h"
+#include "server/rpc/watchdog.h"
 
 namespace millrace::rpc {
 
@@ -66,6 +67,8 @@ class RpcServer {
     // new connections (watchdog.h): it should end the process. Null: no
     // watchdog.
     std::function<void(absl::Status)> on_unreachable;
+    // Times of the watchdog. Tests shorten them.
+    Watchdog::Options watchdog;
     // Shown by GetStatus.
     uint32_t content_revision = 0;
     // Socket where clients on this machine connect for shared memory: a path,

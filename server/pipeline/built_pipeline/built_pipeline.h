@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "common/byte_budget.h"
 #include "server/batch/batch_layout.h"
+#include "server/decode/large_image_gate.h"
 #include "server/pipeline/built_pipeline/batch_mixers.h"
 #include "server/pipeline/built_pipeline/column.h"
 #include "server/pipeline/built_pipeline/ready_batches.h"
@@ -52,6 +53,8 @@ struct BatchMemoryLimit {
   ByteBudget* budget = nullptr;
   absl::Duration timeout;
   uint64_t scratch = 0;
+  // Gate for large images of explained rows; null: that of the process.
+  std::shared_ptr<decode::LargeImageGate> large_images;
 };
 
 class BuiltPipeline final : public Pipeline {

@@ -245,13 +245,24 @@ absl::Status BuiltPipeline::ExplainRows(
   UnitLog log(spec);
   WorkerState worker;
   worker.set_log(&log);
+  decode::LargeImageGate* const gate = limit_.large_images.get();
+  worker.set_large_images(gate);
+  LargeImages& large = worker.large_images();
   BadSampleList bad_list;
   RowFiller filler(*this, order, slice, worker, bad_list);
   MR_RETURN_IF_ERROR(filler.Begin());
   for (uint64_t unit = 0; unit < slice.units.count(); ++unit) {
-    log.Clear();
-    MR_RETURN_IF_ERROR(stop());
-    MR_RETURN_IF_ERROR(filler.Fill(unit));
+    absl::Status filled;
+    do {
+      log.Clear();
+      MR_RETURN_IF_ERROR(stop());
+      filled = filler.Fill(unit);
+      // This thread waits at the gate, and holds no admission while it waits.
+      // The engine's threads never wait there, so they make room.
+      large.admission.Leave();
+      if (large.wanted > 0) gate->Enter(large.wanted, &large.admission);
+    } while (std::exchange(large.wanted, 0) > 0);
+    MR_RETURN_IF_ERROR(filled);
     // The row's own samples come before a partner of another rank, which is in
     // the log, too. The remaining entries belong to the partner.
     size_t next = 0;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
+#include "common/byte_size.h"
 #include "common/status_macros.h"
 #include "server/decode/large_image_gate.h"
 #include "server/decode/limits.h"
@@ -23,7 +24,12 @@ namespace {
 constexpr size_t kKeptBytes = 4 << 20;
 // Typical scratch memory: decoded pixels, rotated pixels, transposed columns,
 // intermediate images and libjpeg's own rows.
-constexpr uint64_t kTypicalScratchBytes = 16 << 20;
+constexpr int64_t kTypicalScratchBytes = 16 << 20;
+// Every decoder refuses a region of more bytes, and an image whose format needs
+// more bytes. Above kMaxDecodedBytes, because the estimates exceed what the
+// decoders compare with it.
+constexpr double kSurelyRefusedRegion = 1.25 * decode::kMaxDecodedBytes;
+constexpr double kSurelyRefusedWhole = 3.0 * decode::kMaxDecodedBytes;
 
 // The gate for threads that belong to no engine: their large images together
 // take at most the memory of one image of the max size.
@@ -46,10 +52,11 @@ class StageScratch : public ImageStage::Scratch {
     return std::exchange(times, Times{});
   }
 
-  void ReleaseUnusual() {
-    painter.ReleaseAbove(kKeptBytes);
-    for (AlignedBuffer& buffer : images) buffer.ReleaseAbove(kKeptBytes);
-    pixel_op.ReleaseAbove(kKeptBytes);
+  // Frees the buffers that are larger.
+  void Release(size_t above) {
+    painter.ReleaseAbove(above);
+    for (AlignedBuffer& buffer : images) buffer.ReleaseAbove(above);
+    pixel_op.ReleaseAbove(above);
   }
 
   SegmentPainter painter;
@@ -98,7 +105,7 @@ class BuiltImageStage : public ImageStage {
     absl::Status status = Fill(stored, sample_key, s, out, large, decoding);
     s.times.decode_seconds += Seconds(decoding);
     s.times.augment_seconds += Seconds(Clock::now() - start - decoding);
-    s.ReleaseUnusual();
+    s.Release(kKeptBytes);
     return status;
   }
 
@@ -166,9 +173,9 @@ class BuiltImageStage : public ImageStage {
       decoding += Clock::now() - start;
       return status;
     }
-    if (const int64_t bytes = ScratchBytes(header, s.plans);
-        bytes > static_cast<int64_t>(kTypicalScratchBytes)) {
-      status = Admit(bytes, s, large);
+    if (const Needs needs = NeedsOf(header, s.plans);
+        needs.bytes > kTypicalScratchBytes) {
+      status = Admit(header, needs, s, large);
     }
     decoding += Clock::now() - start;
     MR_RETURN_IF_ERROR(status);
@@ -237,11 +244,33 @@ class BuiltImageStage : public ImageStage {
     return absl::OkStatus();
   }
 
-  static absl::Status Admit(int64_t bytes, StageScratch& s,
+  // Memory to process an image.
+  struct Needs {
+    int64_t bytes = 0;
+    // The decoder will refuse the image before it allocates.
+    bool refused = false;
+  };
+
+  // Admits what the image needs beside the thread's scratch.
+  static absl::Status Admit(const decode::ImageHeader& header,
+                            const Needs& needs, StageScratch& s,
                             decode::LargeImageGate::Admission& large) {
+    const int64_t bytes = needs.bytes - kTypicalScratchBytes;
+    // The image gets the whole scratch, without what it keeps of others.
+    s.Release(0);
     if (s.large == nullptr) {
       GateOfProcess().Enter(bytes, &large);
       return absl::OkStatus();
+    }
+    const decode::LargeImageGate& gate = *s.large->gate;
+    if (bytes > gate.capacity()) {
+      if (needs.refused) return absl::OkStatus();
+      // No bad sample: a server with a larger budget decodes the image, and all
+      // servers make the same batches.
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the image of ", header.width, " x ", header.height,
+          " pixels needs up to ", FormatByteSize(needs.bytes),
+          " of memory to decode and augment; ", gate.AdviceFor(bytes)));
     }
     if (bytes <= s.large->admission.bytes() ||
         s.large->gate->TryEnter(bytes, &large)) {
@@ -272,9 +301,10 @@ class BuiltImageStage : public ImageStage {
 
   // Estimated memory to process the image. A size above the limit of one image
   // counts as the limit, because larger images are refused before.
-  int64_t ScratchBytes(const decode::ImageHeader& header,
-                       absl::Span<const augment::SegmentList> plans) const {
+  Needs NeedsOf(const decode::ImageHeader& header,
+                absl::Span<const augment::SegmentList> plans) const {
     double bytes = header.whole_bytes;  // sides may be just below 2^33
+    bool refused = bytes > kSurelyRefusedWhole;
     bool first = true;
     auto plan = plans.begin();
     for (size_t i = 0; i < program_.phases.size(); ++i) {
@@ -295,6 +325,7 @@ class BuiltImageStage : public ImageStage {
           const int copies = decode && header.orientation != 1 ? 2 : 1;
           const double region = row * segment.box.height / divisor;
           bytes += region * copies;
+          if (decode) refused |= region > kSurelyRefusedRegion;
           const int decoded = header.decoded_channels;
           if (decode && decoded != 0 && decoded != program_.channels) {
             bytes += region / program_.channels * decoded;
@@ -309,8 +340,9 @@ class BuiltImageStage : public ImageStage {
       }
       ++plan;
     }
-    return static_cast<int64_t>(
-        std::min(bytes, static_cast<double>(decode::kMaxDecodedBytes)));
+    return {static_cast<int64_t>(
+                std::min(bytes, static_cast<double>(decode::kMaxDecodedBytes))),
+            refused};
   }
 
   const ImageProgram program_;

@@ -73,8 +73,9 @@ class ImageStage {
   virtual const std::vector<int64_t>& output_shape() const = 0;
 
   // Upper bound of what Scratch holds for a typical large image, for the
-  // memory arithmetic. Larger ones pass a gate (Scratch::large), and images
-  // that need more than kMaxDecodedBytes are refused as bad samples.
+  // memory arithmetic. What larger ones need beside it passes a gate
+  // (Scratch::large), and images that need more than kMaxDecodedBytes are
+  // refused as bad samples.
   virtual uint64_t max_scratch_bytes() const = 0;
 
   // What Run() keeps in the scratch beside that, whatever the sample: tensors
@@ -97,14 +98,16 @@ class ImageStage {
   // Fills `out` (the product of output_shape() bytes). `sample_key` fixes every
   // random choice. DataLoss: the bytes are no image, damaged, of a kind that is
   // not supported or absurdly large, a mask that is not as large as its image;
-  // says why. Unavailable, where the scratch has `large`: there is no memory
-  // for so large an image now (LargeImages::wanted). `out` is then unspecified.
+  // says why. Where the scratch has `large`: Unavailable, there is no memory
+  // for so large an image now (LargeImages::wanted); FailedPrecondition, the
+  // memory budget never has so much, which a larger budget has. `out` is then
+  // unspecified.
   virtual absl::Status Run(absl::Span<const uint8_t> stored,
                            uint64_t sample_key, Scratch& scratch,
                            absl::Span<uint8_t> out) const = 0;
 };
 
-// Memory for images that need more than a thread's reserved scratch. The thread
+// Memory for what images need beside a thread's reserved scratch. The thread
 // does not wait for the memory: without memory it gives the sample up for now.
 struct LargeImages {
   decode::LargeImageGate* gate = nullptr;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "server/storage/parquet/page_header.h"
+
 namespace millrace::storage {
 namespace {
 
@@ -29,6 +31,12 @@ DecodeBound BoundOf(const parquet::ColumnChunkMetaData& chunk,
   }
   // The page, the decoder's copy, and the pointers into the copy.
   bound.page_bytes += pages.dictionary_stored + 6 * pages.dictionary;
+  // Arrow looks at up to twice the header, for which the window of a stream is
+  // enlarged.
+  bound.page_bytes += PageHeaderMemory(pages.header);
+  if (cost.stream && pages.header > kUsualPageHeaderBytes) {
+    bound.page_bytes += 3 * pages.header;
+  }
   bound.strings = column.physical_type() == parquet::Type::BYTE_ARRAY;
   bound.largest_value = std::max(pages.encoded, pages.dictionary);
   bound.all_values = kMax;

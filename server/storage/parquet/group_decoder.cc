@@ -9,10 +9,13 @@
 #include <parquet/page_index.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "server/storage/parquet/chunk_place.h"
 #include "server/storage/parquet/chunk_stream.h"
+#include "server/storage/parquet/page_header.h"
 
 namespace millrace::storage {
 namespace {
@@ -58,6 +61,48 @@ class PooledFile final : public arrow::io::RandomAccessFile {
 
   const std::shared_ptr<arrow::io::RandomAccessFile> file_;
   arrow::MemoryPool* const pool_;
+};
+
+// Charges the pool for what Arrow allocates to parse long page headers. Arrow
+// looks at twice as many bytes after each failure to parse, so it is shown no
+// part of a header: of a damaged one, it would allocate what the header claims.
+class MeteredHeaders final : public arrow::io::InputStream {
+ public:
+  MeteredHeaders(std::shared_ptr<arrow::io::InputStream> stream,
+                 arrow::MemoryPool* pool)
+      : stream_(std::move(stream)), pool_(pool) {}
+
+  arrow::Result<std::string_view> Peek(int64_t nbytes) override {
+    ARROW_ASSIGN_OR_RAISE(const std::string_view bytes, stream_->Peek(nbytes));
+    if (nbytes <= kUsualPageHeaderBytes) return bytes;
+    const std::optional<PageHeader> header =
+        ParsePageHeader({bytes.data(), bytes.size()});
+    if (!header.has_value()) return bytes.substr(0, kUsualPageHeaderBytes);
+    if (const int64_t needed = PageHeaderMemory(header->bytes);
+        needed > charged_bytes_) {
+      charged_.reset();
+      charged_bytes_ = 0;
+      ARROW_ASSIGN_OR_RAISE(charged_, arrow::AllocateBuffer(needed, pool_));
+      charged_bytes_ = needed;
+    }
+    return bytes;
+  }
+  arrow::Result<int64_t> Read(int64_t nbytes, void* out) override {
+    return stream_->Read(nbytes, out);
+  }
+  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t nbytes) override {
+    return stream_->Read(nbytes);
+  }
+  arrow::Status Close() override { return stream_->Close(); }
+  bool closed() const override { return stream_->closed(); }
+  arrow::Result<int64_t> Tell() const override { return stream_->Tell(); }
+
+ private:
+  const std::shared_ptr<arrow::io::InputStream> stream_;
+  arrow::MemoryPool* const pool_;
+  // Never touched: the system gives it no memory.
+  std::unique_ptr<arrow::Buffer> charged_;
+  int64_t charged_bytes_ = 0;
 };
 
 // The first row of each data page of a chunk, followed by the end. Empty: the
@@ -119,7 +164,7 @@ struct GroupDecoder::Progress {
 
 class GroupDecoder::Pages final : public parquet::PageReader {
  public:
-  // `stream`: the source of the pages; null: the source is not ours.
+  // `stream`: the source of the pages; null: the chunk was read at once.
   Pages(std::unique_ptr<parquet::PageReader> pages,
         std::shared_ptr<Progress> progress, bool repeated,
         std::shared_ptr<ChunkStream> stream)
@@ -218,22 +263,24 @@ std::unique_ptr<parquet::PageReader> GroupDecoder::Group::GetColumnPageReader(
     file_.progress()->bounds = PageBounds(*chunk, metadata()->num_rows(),
                                           *file_.source(), file_.properties());
   }
-  std::unique_ptr<parquet::PageReader> pages;
-  std::shared_ptr<ChunkStream> stream;
+  const ChunkPlace place = PlaceOf(*chunk, *file_.metadata());
+  arrow::MemoryPool* const pool = file_.properties().memory_pool();
+  std::shared_ptr<ChunkStream> stream;  // null: the chunk is read at once
+  std::shared_ptr<arrow::io::InputStream> bytes;
   if (file_.progress()->stream) {
-    const ChunkPlace place = PlaceOf(*chunk, *file_.metadata());
-    stream =
-        std::make_shared<ChunkStream>(file_.source(), place.begin, place.bytes,
-                                      file_.properties().memory_pool());
-    pages = parquet::PageReader::Open(
-        stream, chunk->num_values(), chunk->compression(), file_.properties(),
-        column,
-        // Files of older writers do not mark their pages as compressed.
-        file_.metadata()->writer_version().VersionLt(
-            parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION()));
+    stream = std::make_shared<ChunkStream>(file_.source(), place.begin,
+                                           place.bytes, pool);
+    bytes = stream;
   } else {
-    pages = group_->GetColumnPageReader(i);
+    parquet::ReaderProperties properties = file_.properties();
+    bytes = properties.GetStream(file_.source(), place.begin, place.bytes);
   }
+  std::unique_ptr<parquet::PageReader> pages = parquet::PageReader::Open(
+      std::make_shared<MeteredHeaders>(std::move(bytes), pool),
+      chunk->num_values(), chunk->compression(), file_.properties(), column,
+      // Files of older writers do not mark their pages as compressed.
+      file_.metadata()->writer_version().VersionLt(
+          parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION()));
   return std::make_unique<Pages>(std::move(pages), file_.progress(), repeated,
                                  std::move(stream));
 }

@@ -25,6 +25,17 @@ struct PageHeader {
   int64_t bytes = 0;  // of the header itself; at least 1
 };
 
+// Arrow's limits: it parses this many bytes first, and no longer header.
+inline constexpr int64_t kUsualPageHeaderBytes = 16 << 10;
+inline constexpr int64_t kMaxPageHeaderBytes = 16 << 20;
+
+// Upper bound of what Arrow allocates outside its pool for a header, because of
+// the statistics in it: the header's own, those of two pages, and a copy. 0 for
+// the usual headers.
+constexpr int64_t PageHeaderMemory(int64_t bytes) {
+  return bytes > kUsualPageHeaderBytes ? 4 * bytes : 0;
+}
+
 // `bytes` begin with a header. Absent: they hold no whole header, or one that
 // makes no sense.
 std::optional<PageHeader> ParsePageHeader(absl::string_view bytes);

@@ -13,7 +13,6 @@ namespace {
 
 // Nearly all headers are shorter; statistics can make them longer.
 constexpr int64_t kFirstBytes = 1 << 10;
-constexpr int64_t kMaxBytes = 1 << 20;
 
 // Values of PageType.
 constexpr int64_t kDataPage = 0;
@@ -43,10 +42,11 @@ arrow::Result<PageSizes> ReadPageSizes(arrow::io::RandomAccessFile& file,
       ARROW_ASSIGN_OR_RAISE(const int64_t got,
                             file.ReadAt(at, asked, bytes.data()));
       header = ParsePageHeader(absl::string_view(bytes).substr(0, got));
-      if (!header.has_value() && (got < size || size >= kMaxBytes)) {
+      if (!header.has_value() && (got < size || size >= kMaxPageHeaderBytes)) {
         return arrow::Status::Invalid("the header of a page is invalid");
       }
     }
+    sizes.header = std::max(sizes.header, header->bytes);
     const auto stored = static_cast<uint64_t>(header->stored);
     const auto encoded = static_cast<uint64_t>(header->encoded);
     if (header->type == kDictionaryPage) {

@@ -25,6 +25,7 @@ struct PageSizes {
   uint64_t encoded_next = 0;
   uint64_t values = 0;  // of the page with `encoded`
   int64_t data_pages = 0;
+  int64_t header = 0;  // bytes of the longest header
   // Of the dictionary; 0: there is none.
   uint64_t dictionary_stored = 0;
   uint64_t dictionary = 0;

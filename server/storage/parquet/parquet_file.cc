@@ -18,6 +18,7 @@
 #include "server/storage/parquet/arrow_error.h"
 #include "server/storage/parquet/footer_counts.h"
 #include "server/storage/parquet/group_decoder.h"
+#include "server/storage/parquet/page_header.h"
 #include "server/storage/parquet/page_sizes.h"
 
 namespace millrace::storage {
@@ -326,6 +327,35 @@ absl::StatusOr<std::vector<ChunkCost>> ParquetFile::CostsOf(
     return arrow::Status::OK();
   }));
   return costs;
+}
+
+bool ParquetFile::RowsHidden(int group, const ColumnPlan& plan) const {
+  // Values of PageType.
+  constexpr int64_t kDataPage = 0;
+  constexpr int64_t kDictionaryPage = 2;
+  ChunkPlace place;
+  bool may_be = false;
+  // Damage is reported when the chunk is decoded.
+  static_cast<void>(Catch(path_, "read the footer of", [&] {
+    if (metadata_->schema()->Column(plan.leaf)->max_repetition_level() == 0) {
+      return arrow::Status::OK();
+    }
+    const auto chunk = metadata_->RowGroup(group)->ColumnChunk(plan.leaf);
+    place = PlaceOf(*chunk, *metadata_);
+    may_be = !chunk->GetOffsetIndexLocation().has_value();
+    return arrow::Status::OK();
+  }));
+  // The footer does not tell the version of the pages: Arrow counts those of
+  // version 2 as pages of version 1.
+  for (int64_t at = place.begin; may_be && at < place.begin + place.bytes;) {
+    std::string bytes;
+    if (!ReadAt(at, kUsualPageHeaderBytes, &bytes).ok()) return false;
+    const std::optional<PageHeader> header = ParsePageHeader(bytes);
+    if (!header.has_value()) return false;
+    if (header->type != kDictionaryPage) return header->type == kDataPage;
+    at += header->bytes + header->stored;
+  }
+  return false;
 }
 
 absl::StatusOr<std::vector<ChunkPlace>> ParquetFile::PlacesOf(

@@ -84,6 +84,11 @@ class ParquetFile {
   // damaged.
   absl::StatusOr<std::vector<ChunkCost>> CostsOf(const ColumnPlan& plan) const;
 
+  // Whether neither the headers of pages nor an index say how many lists the
+  // pages of a column contain, as its first page shows: a slice is then
+  // decoded from the first row of the row group on.
+  bool RowsHidden(int group, const ColumnPlan& plan) const;
+
   // Where the column chunk of each row group lies, as far as the file has it.
   // DataLoss: the footer is damaged.
   absl::StatusOr<std::vector<ChunkPlace>> PlacesOf(

@@ -24,6 +24,7 @@
 #include "server/storage/parquet/decode_bound.h"
 #include "server/storage/parquet/features_json.h"
 #include "server/storage/parquet/foreign_fingerprint.h"
+#include "server/storage/parquet/page_header.h"
 #include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/row_group_cache.h"
 #include "server/storage/parquet/slice_plan.h"
@@ -49,6 +50,9 @@ constexpr size_t kMaxRefusalBytes = 16 << 10;
 constexpr absl::string_view kSmallerValues = "smaller values or pages";
 constexpr absl::string_view kNoDictionary =
     "smaller values, or without a dictionary (pyarrow: use_dictionary=False)";
+constexpr absl::string_view kNoStatistics =
+    "smaller values, or without statistics (pyarrow: write_statistics=False; "
+    "polars: statistics=False)";
 constexpr absl::string_view kSmallerPages =
     "smaller pages (pyarrow: write_batch_size=1; a page ends only after a "
     "multiple of write_batch_size rows, 1024 by default)";
@@ -145,6 +149,8 @@ struct Projection {
   // one.
   std::vector<std::vector<SlicePlan>> slices;
   uint64_t max_slice_bytes = 1;
+  // Upper bound of the memory of all rows, decoded.
+  uint64_t all_bytes = 0;
 };
 
 class ParquetSource final : public RecordSource {
@@ -198,9 +204,10 @@ class ParquetSource final : public RecordSource {
   RowGroupCache& cache() const { return cache_; }
 
   // FailedPrecondition: the cache has no room for a row of these fields. The
-  // message has the row group and the calculation.
+  // message has the row group and the calculation. `warn`: the fields are to be
+  // read, so that a warning is due where that is slow.
   absl::StatusOr<std::shared_ptr<const Projection>> Project(
-      const std::vector<bool>& used) const;
+      const std::vector<bool>& used, bool warn = true) const;
 
   // Sets fields, slices and max_slice_bytes for a cache of `cache_bytes`.
   // Errors as Project(). `reads_pages`: page headers are read, so that the
@@ -239,13 +246,24 @@ class ParquetSource final : public RecordSource {
     uint64_t page_bytes = 0;
     uint64_t page_values = 0;
     bool dictionary = false;
+    uint64_t header_bytes = 0;  // of the longest page header
 
+    // Whether the header takes more memory than the page.
+    bool header() const {
+      return static_cast<uint64_t>(PageHeaderMemory(
+                 static_cast<int64_t>(header_bytes))) > page_bytes;
+    }
     // "its largest page has 10 bytes".
     std::string Page() const {
+      if (header()) {
+        return absl::StrCat("statistics in the header of a page have ",
+                            header_bytes, " bytes");
+      }
       return absl::StrCat("its ", dictionary ? "dictionary" : "largest",
                           " page has ", page_bytes, " bytes");
     }
     absl::string_view Smaller() const {
+      if (header()) return kNoStatistics;
       if (dictionary) return kNoDictionary;
       return page_values == 1 ? kSmallerValues : kSmallerPages;
     }
@@ -256,10 +274,14 @@ class ParquetSource final : public RecordSource {
       const Shard& shard, int group,
       absl::Span<const ParquetFile::Column> columns,
       uint64_t cache_bytes) const;
-  // Logs a warning, once for each field.
+  // Log a warning, once for each field: before reads whose slices will be
+  // decoded from the first row of their row group on, and after such a read.
+  void WarnOfHiddenRows(const Projection& projection) const;
   void WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
                        const ParquetFile::Waste& waste,
                        int64_t slice_rows) const;
+  // Whether no warning of the field has been logged before.
+  bool WarnOnce(int field) const MR_EXCLUDES(mu_);
 
   // The result of planning for a set of fields.
   struct Planned {
@@ -297,7 +319,7 @@ class ParquetSource final : public RecordSource {
 };
 
 absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
-    const std::vector<bool>& used) const {
+    const std::vector<bool>& used, bool warn) const {
   auto made = std::make_shared<Projection>();
   made->used = used;
   std::shared_ptr<Planned> planned;
@@ -316,6 +338,7 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
       Plan(used, cache_.max_bytes(), /*reads_pages=*/true, made.get());
   if (status.ok()) {
     planned->made = made;
+    if (warn) WarnOfHiddenRows(*made);
     return made;
   }
   // The files and the cache do not change, so the refusal stays valid.
@@ -357,11 +380,12 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
     const std::vector<int64_t>& starts = shard.file->group_starts();
     for (int group = 0; group < shard.file->row_groups(); ++group) {
       std::vector<ChunkCost> costs;
+      const int64_t rows = starts[group + 1] - starts[group];
       for (const int field : made->fields) {
         costs.push_back(shard.costs[field][group]);
+        made->all_bytes += costs.back().Bytes(rows);
       }
-      slices.push_back(
-          PlanSlices(starts[group + 1] - starts[group], costs, cache_bytes));
+      slices.push_back(PlanSlices(rows, costs, cache_bytes));
       made->max_slice_bytes =
           std::max(made->max_slice_bytes, slices.back().bytes);
       uint64_t bytes = slices.back().bytes;  // of one row, if above the cache
@@ -396,7 +420,7 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
       enough = more->bytes;
       absl::StrAppend(&refused, ", or up to ", enough, " bytes, because ",
                       more->Page());
-      if (more->dictionary) smaller = more->Smaller();
+      if (more->dictionary || more->header()) smaller = more->Smaller();
     }
   }
   return absl::FailedPreconditionError(absl::StrCat(
@@ -445,7 +469,7 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   MR_RETURN_IF_ERROR(files_.Check(shard));
   if (decoded.ok()) {
     const SlicePlan& plan = projection.slices[shard][slice.group];
-    if (waste.bytes > plan.bytes) {
+    if (waste.bytes > plan.bytes && projection.all_bytes > cache_.max_bytes()) {
       WarnOfSlowReads(shard, slice, waste, plan.rows);
     }
     return *std::move(decoded);
@@ -464,7 +488,7 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   return absl::FailedPreconditionError(absl::StrCat(
       why, ": it needs up to ", enough->bytes, " bytes, because ",
       enough->Page(),
-      enough->dictionary
+      enough->dictionary || enough->header()
           ? ""
           : absl::StrCat(" (", CountText(enough->page_values, "value"), ")"),
       "; ", MoreCacheFor(enough->bytes, enough->Smaller())));
@@ -494,7 +518,10 @@ absl::StatusOr<ParquetSource::Enough> ParquetSource::EnoughFor(
     const uint64_t dictionary =
         bound.cost.dictionary ? 0 : bound.pages.dictionary;
     const uint64_t page = std::max(bound.pages.encoded, dictionary);
-    enough.unplanned |= bound.strings && page > ChunkCost::kPageBytes;
+    const auto header = static_cast<uint64_t>(bound.pages.header);
+    enough.header_bytes = std::max(enough.header_bytes, header);
+    enough.unplanned |= PageHeaderMemory(bound.pages.header) > 0 ||
+                        (bound.strings && page > ChunkCost::kPageBytes);
     if (page <= enough.page_bytes) continue;
     enough.page_bytes = page;
     enough.page_values = bound.pages.values;
@@ -514,13 +541,83 @@ absl::StatusOr<ParquetSource::Enough> ParquetSource::EnoughFor(
   }
 }
 
+bool ParquetSource::WarnOnce(int field) const {
+  MutexLock lock(mu_);
+  return warned_fields_.insert(field).second;
+}
+
+// The way out for a file with slices of `slice_rows` rows.
+std::string SmallerGroups(int64_t slice_rows, bool hidden) {
+  return absl::StrCat(
+      "write the file again with row groups of at most ", slice_rows,
+      " rows (pyarrow: row_group_size=", slice_rows,
+      "), or with pages of fewer rows (max_rows_per_page)",
+      hidden ? " and either data_page_version='2.0' or write_page_index=True"
+             : "");
+}
+
+void ParquetSource::WarnOfHiddenRows(const Projection& projection) const {
+  // The cache keeps all rows, so that each slice is decoded once.
+  if (projection.all_bytes <= cache_.max_bytes()) return;
+  struct Worst {
+    int shard = 0;
+    int group = 0;
+    double bytes = 0;  // decoded in vain for a slice, on average
+  };
+  std::map<int, Worst> worst;  // by field
+  // By shard and field: its pages are alike, and finding out reads the file.
+  std::map<std::pair<size_t, int>, bool> hidden;
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    const Shard& shard = shards_[s];
+    const std::vector<int64_t>& starts = shard.file->group_starts();
+    for (int group = 0; group < shard.file->row_groups(); ++group) {
+      const int64_t rows = starts[group + 1] - starts[group];
+      const SlicePlan& plan = projection.slices[s][group];
+      const int64_t in_vain = (rows - plan.rows) / 2;
+      for (const int field : projection.fields) {
+        const ChunkCost& cost = shard.costs[field][group];
+        const double bytes = cost.per_row * static_cast<double>(in_vain);
+        Worst& most = worst[field];
+        // Less than a slice in vain is not worth a warning.
+        if (bytes <= std::max(most.bytes, static_cast<double>(plan.bytes))) {
+          continue;
+        }
+        const auto [known, is_new] = hidden.try_emplace({s, field}, false);
+        if (is_new) {
+          known->second = shard.file->RowsHidden(group, shard.columns[field]);
+        }
+        if (!known->second) continue;
+        most = {.shard = static_cast<int>(s), .group = group, .bytes = bytes};
+      }
+    }
+  }
+  for (const auto& [field, most] : worst) {
+    if (most.bytes == 0 || !WarnOnce(field)) continue;
+    const Shard& shard = shards_[most.shard];
+    const std::vector<int64_t>& starts = shard.file->group_starts();
+    const int64_t rows = starts[most.group + 1] - starts[most.group];
+    const int64_t slice_rows = projection.slices[most.shard][most.group].rows;
+    const std::string more =
+        cache_advice_ ? cache_advice_(projection.all_bytes) : "";
+    MR_LOG(WARNING) << shard.file->path() << ": random reads of column '"
+                    << shard.columns[field].name
+                    << "' are slow: for each row of a batch, "
+                    << "about " << (rows - slice_rows) / 2
+                    << " other rows of row group " << most.group << " (" << rows
+                    << " rows) are decoded, because the file "
+                    << "does not say how many lists its pages contain; "
+                    << SmallerGroups(slice_rows, /*hidden=*/true)
+                    << (more.empty()
+                            ? ""
+                            : absl::StrCat(", or ", more,
+                                           ", which keeps all rows decoded"));
+  }
+}
+
 void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
                                     const ParquetFile::Waste& waste,
                                     int64_t slice_rows) const {
-  {
-    MutexLock lock(mu_);
-    if (!warned_fields_.insert(waste.field).second) return;
-  }
+  if (!WarnOnce(waste.field)) return;
   const ParquetFile& file = *shards_[shard].file;
   const std::vector<int64_t>& starts = file.group_starts();
   MR_LOG(WARNING)
@@ -532,12 +629,7 @@ void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
       << (waste.hidden
               ? "the file does not say how many lists its pages contain"
               : "its pages contain many rows")
-      << "; write the file again with row groups of at most " << slice_rows
-      << " rows (pyarrow: row_group_size=" << slice_rows
-      << "), or with pages of fewer rows (max_rows_per_page)"
-      << (waste.hidden ? " and either data_page_version='2.0' or "
-                         "write_page_index=True"
-                       : "");
+      << "; " << SmallerGroups(slice_rows, waste.hidden);
 }
 
 class ParquetReader final : public RecordReader {
@@ -681,7 +773,8 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
   for (size_t i = 0; i < columns.size(); ++i) {
     std::vector<bool> alone(columns.size());
     alone[i] = true;
-    if (absl::Status status = source->CheckFields(alone); status.ok()) {
+    if (absl::Status status = source->Project(alone, /*warn=*/false).status();
+        status.ok()) {
       any = true;
     } else {
       refused.Update(status);

@@ -139,17 +139,44 @@ TEST(MemoryUse, WhereTheNumberAdaptsLittleMemoryMeansFewerThreads) {
   EXPECT_EQ(PlanMemory(needs, 40 * kMiB, 0).batches, 0u) << "not even one";
 }
 
+// They came on top: one image took 256 MiB beside a budget of 32 MiB.
+TEST(MemoryUse, LargeImagesArePartOfTheBudget) {
+  MemoryNeeds needs = Needs();
+  needs.scratch_each = 16 * kMiB;
+  needs.threads = 2;
+  needs.largest_image = 240 * kMiB;
+  const MemoryUse small = PlanMemory(needs, 64 * kMiB, 0);
+  EXPECT_EQ(small.large_images, 0u) << "the batches need all of it";
+  EXPECT_THAT(small.Sentence(), Not(HasSubstr("large images")));
+  for (const uint64_t budget : {128 * kMiB, 512 * kMiB, 4096 * kMiB}) {
+    const MemoryUse use = PlanMemory(needs, budget, 7);
+    EXPECT_GT(use.large_images, 0u);
+    EXPECT_EQ(use.held() + use.elsewhere + use.batches, budget);
+    EXPECT_GE(use.batches, 2 * use.large_images);
+    EXPECT_THAT(use.Sentence(),
+                HasSubstr(", " + FormatByteSize(use.large_images) +
+                          " for large images and 7 B for "));
+  }
+  EXPECT_EQ(PlanMemory(needs, 4096 * kMiB, 0).large_images, 240 * kMiB);
+  needs.largest_image = 0;  // no images
+  EXPECT_EQ(PlanMemory(needs, 4096 * kMiB, 0).large_images, 0u);
+}
+
 // What SmallestBudget() relies on.
 TEST(MemoryUse, ALargerBudgetNeverLeavesLess) {
   MemoryNeeds needs = Needs();
   needs.max_threads = 64;
   needs.reads_wait = true;
-  uint64_t before = 0;
-  for (uint64_t budget = 16 * kMiB; budget < 8192 * kMiB; budget += kMiB) {
-    const MemoryUse use = PlanMemory(needs, budget, 0);
-    ASSERT_GE(use.batches, before) << budget;
-    ASSERT_GE(use.threads, 1u);
-    before = use.batches;
+  for (const uint64_t largest_image : {0 * kMiB, 240 * kMiB}) {
+    needs.largest_image = largest_image;
+    MemoryUse before;
+    for (uint64_t budget = 16 * kMiB; budget < 8192 * kMiB; budget += kMiB) {
+      const MemoryUse use = PlanMemory(needs, budget, 0);
+      ASSERT_GE(use.batches, before.batches) << budget;
+      ASSERT_GE(use.large_images, before.large_images) << budget;
+      ASSERT_GE(use.threads, 1u);
+      before = use;
+    }
   }
 }
 

@@ -23,10 +23,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As FakeStage, but each image takes more memory than there is for two.
+// As FakeStage, but each image takes all memory that is set aside for large
+// ones.
 class LargeStage final : public ImageStage {
  public:
-  LargeStage(int64_t bytes, Gate* gate) : bytes_(bytes), gate_(gate) {}
+  explicit LargeStage(Gate* gate) : gate_(gate) {}
   const std::vector<int64_t>& output_shape() const override {
     return base_.output_shape();
   }
@@ -40,9 +41,10 @@ class LargeStage final : public ImageStage {
     if (scratch.large == nullptr) {
       return absl::InternalError("a thread of the engine has a gate");
     }
-    if (scratch.large->admission.bytes() < bytes_ &&
-        !scratch.large->gate->TryEnter(bytes_, &admission)) {
-      scratch.large->wanted = bytes_;
+    const int64_t bytes = scratch.large->gate->capacity();
+    if (scratch.large->admission.bytes() < bytes &&
+        !scratch.large->gate->TryEnter(bytes, &admission)) {
+      scratch.large->wanted = bytes;
       return absl::UnavailableError("not now");
     }
     gate_->Pass();
@@ -51,7 +53,6 @@ class LargeStage final : public ImageStage {
 
  private:
   const FakeStage base_;
-  const int64_t bytes_;
   Gate* const gate_;
 };
 
@@ -69,6 +70,7 @@ class SharingEngineTest : public EngineFixture {
                                     Gate* gate) {
     Engine::Options options;
     options.threads = threads;
+    others_.Release();
     budget_ = std::make_unique<ByteBudget>(64 << 20);
     options.budget = budget_.get();
     auto engine =
@@ -76,11 +78,17 @@ class SharingEngineTest : public EngineFixture {
                      [gate](const Field&, absl::Span<const PlacedTransform>,
                             const ImageStageOptions&)
                          -> absl::StatusOr<std::unique_ptr<ImageStage>> {
-                       return std::make_unique<LargeStage>(64 << 20, gate);
+                       return std::make_unique<LargeStage>(gate);
                      });
     EXPECT_TRUE(engine.ok()) << engine.status();
+    // The budget has room for batches, and for no large image.
+    constexpr uint64_t kForBatches = 4 << 20;
+    EXPECT_TRUE(budget_->TryReserve(
+        budget_->capacity() - budget_->used() - kForBatches, &others_));
     return *std::move(engine);
   }
+
+  ByteBudget::Reservation others_;  // of budget_
 };
 
 constexpr char kLarge[] =
@@ -143,7 +151,20 @@ TEST_F(SharingEngineTest, ACancelledRunGivesUpItsPlaceInTheLine) {
   EXPECT_EQ(arrivals.AwaitDone().code(), absl::StatusCode::kCancelled);
   run->reset();
   engine.reset();
-  EXPECT_EQ(budget_->used(), 0u);
+  EXPECT_EQ(budget_->used(), others_.bytes());
+}
+
+// They waited at a gate of the process, whose memory no budget has.
+TEST_F(SharingEngineTest, ExplainedRowsShareTheMemoryForLargeImages) {
+  Gate gate;
+  gate.Open();
+  auto engine = MakeLarge(1, {{"images", Images(40)}}, &gate);
+  const auto pipeline = Open(*engine, std::string(kLarge) + kImageTransforms);
+  ExplainBatchResponse response;
+  const absl::Status explained =
+      pipeline->ExplainRows({0, 0, 1, 0, 1, false}, 0, 8, &response);
+  EXPECT_TRUE(explained.ok()) << explained;
+  EXPECT_EQ(response.explained_size(), 8);
 }
 
 TEST_F(SharingEngineTest, SaysWhoWasGivenTime) {

@@ -8,6 +8,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <set>
@@ -28,6 +30,7 @@
 #include "proto/grpc_status.h"
 #include "proto/wire/message_digest.h"
 #include "proto/wire/version.h"
+#include "server/rpc/watchdog.h"
 #include "tests/server/storage/memory/memory_source.h"
 #include "tests/testing/fake_engine.h"
 #include "tests/testing/rpc_client.h"
@@ -888,6 +891,30 @@ TEST_F(RpcServerTest, ShutdownAtOnceDoesNotWaitForStreams) {
   Frame frame;
   ASSERT_TRUE(reader->Read(&frame));
   server_->Shutdown(/*at_once=*/true);
+  while (reader->Read(&frame)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// The port of a server that has stopped answers no probe. A watchdog that
+// still runs would end the process with an error.
+TEST_F(RpcServerTest, AServerThatShutsDownIsNotGivenUpByItsWatchdog) {
+  std::atomic<bool> given_up{false};
+  options_.on_unreachable = [&](const absl::Status&) { given_up = true; };
+  options_.watchdog.interval = std::chrono::milliseconds(1);
+  options_.watchdog.failures = 1;
+  config_.payload_bytes = kMiB;
+  StartServer();
+  // A few probes, of which one that succeeds arms the watchdog.
+  absl::SleepFor(6 * absl::FromChrono(Watchdog::kTick));
+  grpc::ClientContext context;
+  auto reader = client_->stub().GetBatches(
+      &context, RpcClient::Request(Plan(), 0, 100000));
+  Frame frame;
+  ASSERT_TRUE(reader->Read(&frame));
+  server_->Shutdown();
+  absl::SleepFor(6 * absl::FromChrono(Watchdog::kTick));
+  EXPECT_FALSE(given_up);
   while (reader->Read(&frame)) {
   }
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);

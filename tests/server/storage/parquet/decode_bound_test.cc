@@ -194,6 +194,36 @@ TEST_F(DecodeBoundTest, ALargeValueInADictionary) {
   }
 }
 
+// Arrow parsed the statistics outside of its pool, up to 16 MiB for each reader
+// and copies of that. Headers of images that polars has written (until 1.x) are
+// that long: they hold the smallest image and the largest one.
+TEST_F(DecodeBoundTest, LongStatisticsInPageHeaders) {
+  for (const bool stream : {false, true}) {
+    Write(Images(stream ? 12 : 2, 2'000'000, 12),
+          *parquet::WriterProperties::Builder()
+               .disable_dictionary()
+               ->disable_write_page_index()  // the headers have no statistics
+                                             // otherwise
+               ->max_statistics_size(64 * kMiB)
+               ->compression(arrow::Compression::UNCOMPRESSED)
+               ->write_batch_size(1));
+    const std::string refused = ExpectNamedIsEnough(16 * kMiB, 90 * kMiB);
+    EXPECT_THAT(refused, HasSubstr("column 'image'"));
+    EXPECT_THAT(refused, HasSubstr("because statistics in the header of a page "
+                                   "have 40000"));
+    EXPECT_THAT(refused, HasSubstr("without statistics (pyarrow: "
+                                   "write_statistics=False"));
+  }
+  // The way out that is named.
+  Write(Images(12, 2'000'000, 12), *parquet::WriterProperties::Builder()
+                                        .disable_dictionary()
+                                        ->disable_statistics()
+                                        ->write_batch_size(1));
+  uint64_t named = 0;
+  const absl::Status read = ReadAll(16 * kMiB, &named);
+  EXPECT_TRUE(read.ok()) << read;
+}
+
 TEST_F(DecodeBoundTest, PagesOfSeveralRows) {
   Write(Images(48, 500'000, 48), *parquet::WriterProperties::Builder()
                                       .disable_dictionary()

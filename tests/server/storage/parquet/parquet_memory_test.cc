@@ -490,6 +490,55 @@ class ListPagesTest : public ParquetMemoryTest {
   }
 };
 
+// A client waited for the first batch, was told that the server is slow or
+// stuck, and only then did the server say why. Now the check of the fields says
+// so, which is part of opening a pipeline and of --check_config.
+TEST_F(ListPagesTest, WhatRandomReadsWillCostIsSaidBeforeTheFirstOne) {
+  auto small_pages = Properties();
+  small_pages.data_pagesize(100'000)->disable_write_page_index();
+  WriteLists(small_pages);
+  ByteBudget budget(6 * kMiB);
+  ::testing::internal::CaptureStderr();
+  const auto source = OpenRecordSource(
+      "parquet:" + path_, {.cache_budget = &budget,
+                           .cache_bytes = budget.capacity(),
+                           .cache_advice = [](uint64_t bytes) {
+                             return absl::StrCat("give the server ", bytes,
+                                                 " bytes");
+                           }});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "")
+      << "the column may be in no pipeline";
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE((*source)->CheckFields({true}).ok());
+  const std::string logged = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(logged, HasSubstr(path_ + ": random reads of column 'tokens' are "
+                                        "slow: for each row of a batch, about "
+                                        "2"));
+  EXPECT_THAT(logged, HasSubstr("other rows of row group 0 (500 rows) are "
+                                "decoded"));
+  EXPECT_THAT(logged, HasSubstr("row_group_size="));
+  // The cache that is named holds what was decoded once.
+  constexpr char kAdvice[] = "give the server ";
+  const size_t at = logged.find(kAdvice);
+  ASSERT_NE(at, std::string::npos) << logged;
+  const uint64_t all = std::stoull(logged.substr(at + sizeof(kAdvice) - 1));
+  ByteBudget larger(all);
+  const auto cached = Open(larger);
+  ASSERT_TRUE(cached.ok()) << cached.status();
+  ::testing::internal::CaptureStderr();
+  const auto reader = (*cached)->NewReader();
+  int64_t before = 0;
+  for (const int pass : {1, 2}) {
+    before = BytesRead();
+    for (int64_t row = kRows - 1; row >= 0; --row) {
+      ASSERT_TRUE(ReadField(**reader, row, 0).ok()) << pass << " " << row;
+    }
+  }
+  EXPECT_LT(BytesRead() - before, 1 << 20) << "the second pass reads no page";
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 // Pages of version 2 do not help where a page has many times the rows.
 TEST_F(ListPagesTest, LargePagesAreNamed) {
   auto properties = Properties();
