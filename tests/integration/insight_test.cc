@@ -173,7 +173,7 @@ TEST_F(InsightTest, ReplayGivesTheBatchThatWasStreamed) {
   onto_a_file.back() = "--output=" + folder + "/batch.json";
   const ProgramResult file = Millrace(onto_a_file);
   EXPECT_EQ(file.exit_code, 2);
-  EXPECT_THAT(file.err, HasSubstr("is not a folder"));
+  EXPECT_THAT(file.err, HasSubstr("batch.json: it is a file"));
 }
 
 // A file of the user, and a dataset behind a link, had the name of a tensor:

@@ -503,8 +503,9 @@ TEST_F(DataToolTest, SplitsAreNotTakenForClasses) {
                         " has the name of a part of a dataset and would become "
                         "its class: train; pack the part (--input=" +
                         root + " --split=train)"));
-  // A vehicle among others.
-  add("bus");
+  // A vehicle among others, whose folder has no folder of the same name.
+  std::filesystem::create_directories(root + "/bus/red");
+  WriteFile(root + "/bus/red/1.jpg", Jpeg("1"));
   const Result vehicles = PackFolder({Out("lmdb", "vehicles")});
   EXPECT_EQ(vehicles.code, program::kExitOk);
   EXPECT_THAT(vehicles.err, HasSubstr("warning: folder train becomes a class"));
