@@ -58,9 +58,11 @@ def sentences(text):
 
 
 def run(script, *arguments):
+    """In a folder that may be written to: some scripts make the folder of --output at once."""
     program = [sys.executable, "-B"] if script.endswith(".py") else []
-    return subprocess.run([*program, os.path.join(ROOT, "tools", script), *arguments], cwd=ROOT,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return subprocess.run([*program, os.path.join(ROOT, "tools", script), *arguments],
+                          cwd=os.environ.get("TEST_TMPDIR"), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, check=False)
 
 
 def help_of(script):
