@@ -25,10 +25,9 @@ constexpr size_t kKeptBytes = 4 << 20;
 // Typical scratch memory: decoded pixels, rotated pixels, transposed columns,
 // intermediate images and libjpeg's own rows.
 constexpr int64_t kTypicalScratchBytes = 16 << 20;
-// Every decoder refuses a region of more bytes, and an image whose format needs
-// more bytes. Above kMaxDecodedBytes, because the estimates exceed what the
-// decoders compare with it.
-constexpr double kSurelyRefusedRegion = 1.25 * decode::kMaxDecodedBytes;
+// Every decoder refuses a region of more than kMaxDecodedBytes, and an image
+// whose format needs more bytes than this. Above kMaxDecodedBytes, because the
+// estimates of formats exceed what the decoders compare with it.
 constexpr double kSurelyRefusedWhole = 3.0 * decode::kMaxDecodedBytes;
 
 // The gate for threads that belong to no engine: their large images together
@@ -325,7 +324,12 @@ class BuiltImageStage : public ImageStage {
           const int copies = decode && header.orientation != 1 ? 2 : 1;
           const double region = row * segment.box.height / divisor;
           bytes += region * copies;
-          if (decode) refused |= region > kSurelyRefusedRegion;
+          // A box may be larger than its image; decoders decode what is in it.
+          const double whole = static_cast<double>(header.width) *
+                               header.height * program_.channels / divisor /
+                               divisor;
+          refused |= decode && std::min(region, whole) >
+                                   static_cast<double>(decode::kMaxDecodedBytes);
           const int decoded = header.decoded_channels;
           if (decode && decoded != 0 && decoded != program_.channels) {
             bytes += region / program_.channels * decoded;

@@ -159,7 +159,7 @@ TEST_F(ServedImagesTest, ImagesThatFitAreDecodedBesideFullBatches) {
 // that leaves bad samples out.
 TEST_F(ServedImagesTest, AnImageThatEveryServerRefusesIsABadSample) {
   Write(300, 200, 1);
-  Write(13000, 13000, 1);
+  Write(12000, 8400, 1);  // 289 MiB as RGB, and the maximum is 256 MiB
   ASSERT_NO_FATAL_FAILURE(Start(64));
   const absl::Status received = Receive(kSmall);
   EXPECT_TRUE(received.ok()) << received;
