@@ -95,6 +95,8 @@ class Arrays:
         self._file = -1
         self._arrays: list[_Array] | None = _checked(arrays, classes or {})
         self._shown = ", ".join(str(array) for array in self._arrays)
+        self._channels_first = next((str(array) for array in self._arrays
+                                     if _is_channels_first(array)), "")
         label = ",".join(array.name for array in self._arrays)
         self._label = label if len(label) <= _MAX_LABEL else label[:_MAX_LABEL] + "..."
 
@@ -111,6 +113,14 @@ class Arrays:
         """What errors and the server's log call the data set."""
         return "memory:" + self._label
 
+    def _check_images(self) -> None:
+        """For a Compose, which does not say how images lie: it would move them along wrong axes."""
+        if self._channels_first:
+            raise InvalidArgumentError(
+                f"array {self._channels_first} looks like images [N, C, H, W], and the transforms take "
+                "[N, H, W, C]: give images.transpose(0, 2, 3, 1) of a NumPy array, "
+                "images.permute(0, 2, 3, 1) of a tensor")
+
     def __repr__(self) -> str:
         return f"millrace.Arrays({self._shown})"
 
@@ -124,6 +134,11 @@ class Arrays:
         raise FailedPreconditionError(
             f"the arrays {self._label} of a loader cannot be pickled, because they are in the memory of "
             "this process: give the other process the arrays, and make the loader there")
+
+
+def _is_channels_first(array: _Array) -> bool:
+    return array.dtype == "uint8" and len(array.shape) == 4 and array.shape[1] in (1, 3, 4) and \
+        array.shape[3] > 4
 
 
 def later(arrays: Mapping[str, Any]) -> Arrays:

@@ -118,8 +118,9 @@ class Loader:
       drop_last: True: the rest of an epoch is left out; False: it is a smaller batch, in which
         ranks may have different numbers of rows, also none: train on several ranks with True.
         None: as the pipeline says, for example padded.
-      pad_last: with drop_last=False, fill the last batch with rows that hold no sample (zeros, the
-        label -100, "valid" False), so that all ranks have equally many rows.
+      pad_last: with drop_last=False, fill the last batch with rows that hold no sample (zeros,
+        "valid" False, and -100 for labels of which the dataset knows the classes: of arrays, those of
+        Arrays(classes=)), so that all ranks have equally many rows.
       seed: of the order and of every random choice. None: the pipeline's, or 0.
       rank, world_size: this process and the number of processes that share each batch. Default: of
         torch.distributed when the program has initialised it, else of the environment variables
@@ -215,6 +216,8 @@ class Loader:
         self._transform = apply_device_transform
         self._pipeline = arguments["pipeline"] = _pipeline.resolve(
             pipeline, decode=not isinstance(arguments["endpoint"], Arrays))
+        if isinstance(arguments["endpoint"], Arrays) and callable(pipeline):
+            arguments["endpoint"]._check_images()
         self._local = self._pipeline.local_for(tensor_type, apply_device_transform)
         self._pinning = _pinned.Pinning(pin_memory, tensor_type, self._local)
         ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened

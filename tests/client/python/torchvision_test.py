@@ -35,6 +35,15 @@ theirs = torch.stack([compose(tv_tensors.Image(image.permute(2, 0, 1))) for imag
 assert got.shape == theirs.shape == (30, 3, 32, 32), (got.shape, theirs.shape)
 assert (got - theirs).abs().max() < 1e-6
 loader.close()
+# A flip would turn them upside down.
+for channels_first in (images.permute(0, 3, 1, 2), images.permute(0, 3, 1, 2).numpy()):
+    try:
+        millrace.Loader({"image": channels_first}, pipeline=v2.Compose([v2.RandomHorizontalFlip(1.0)]),
+                        batch_size=30)
+    except millrace.InvalidArgumentError as error:
+        assert "[30, 3, 40, 36] looks like images [N, C, H, W]" in str(error), error
+    else:
+        raise SystemExit("taken")
 """)
 
     def test_pixels_are_those_of_torchvision(self):
