@@ -62,8 +62,8 @@ absl::Status SocketError(absl::string_view what, const std::string& name,
     case ECONNREFUSED:
       return absl::UnavailableError(text);
     case EAGAIN:
-      return absl::ResourceExhaustedError(absl::StrCat(
-          text, "; too many connections wait for the server to accept them"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(text, "; the server's queue of connections is full"));
     default:
       return absl::InternalError(text);
   }

@@ -58,10 +58,10 @@ absl::Status FromGrpcStatus(const grpc::Status& status,
   const std::optional<ErrorDetail> detail =
       parsed ? UnpackDetail(rpc) : std::nullopt;
   if (digest == wire::DigestCheck::kWrong) {
-    return absl::DataLossError(absl::StrCat(
-        "the request or the refusal of it was damaged on the way: the digest "
-        "of the two does not match (the refusal arrived as ",
-        absl::StatusCodeToString(result.code()), ")"));
+    return absl::DataLossError(
+        absl::StrCat("the request or its error answer was damaged in transit: "
+                     "their digest does not match (the answer arrived as ",
+                     absl::StatusCodeToString(result.code()), ")"));
   }
   // The digest does not cover gRPC's own code and message.
   if (digest == wire::DigestCheck::kRight && parsed && rpc.code() != 0) {

@@ -46,7 +46,7 @@ absl::Status CheckPortFile(const std::string& path) {
     return absl::OkStatus();
   }
   return Refused(path,
-                 "the file exists and is no port file (a port file has one "
+                 "the file exists and is not a port file (a port file has one "
                  "line with a number)");
 }
 

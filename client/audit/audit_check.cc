@@ -143,7 +143,7 @@ absl::Status Checker::Gather() {
           file.segments.empty() ? "a log" : file.segments[0].file, " has ",
           CountText(file.skipped_bytes, "byte"),
           " outside the records: a write was cut short, as when a process is "
-          "killed; its step does not count"));
+          "killed; its step is ignored"));
     }
   }
   if (first == nullptr) {

@@ -225,10 +225,10 @@ absl::Status CutOffError(const std::string& path, uint64_t bytes) {
       "its start ended before the first step"));
 }
 absl::Status DamagedHeadError(const std::string& path) {
-  return absl::DataLossError(absl::StrCat(
-      "the audit log ", path,
-      " is damaged: it begins as an audit log, but no head of a run in it is "
-      "whole; copy the file again"));
+  return absl::DataLossError(
+      absl::StrCat("the audit log ", path,
+                   " is damaged: it begins like an audit log, but contains no "
+                   "complete run header; copy the file again"));
 }
 
 // Reads the file once and keeps the offsets of the segments.

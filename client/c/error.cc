@@ -30,11 +30,11 @@ namespace {
 
 constexpr size_t kMaxMessageBytes = 1 << 16;
 
-millrace_error no_memory = {
-    MILLRACE_STATUS_RESOURCE_EXHAUSTED,
-    "no memory; use a smaller batch or a smaller window, or give the process "
-    "more memory",
-    "{}"};
+millrace_error no_memory = {MILLRACE_STATUS_RESOURCE_EXHAUSTED,
+                            "out of memory; use a smaller batch or a smaller "
+                            "window, or give the process "
+                            "more memory",
+                            "{}"};
 
 struct OwnedError : millrace_error {
   std::string message_text;

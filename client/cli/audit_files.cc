@@ -191,7 +191,7 @@ absl::Status ProveDropped(const AuditFilesOptions& options,
     epoch.proof = audit::AuditEpoch::kWrong;
     result->AddProblem(absl::StrCat(
         "epoch ", epoch.epoch,
-        " and its dropped samples together are not each sample once"));
+        " and its dropped samples do not add up to every sample once"));
   }
   return absl::OkStatus();
 }

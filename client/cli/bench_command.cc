@@ -146,9 +146,9 @@ absl::Status BenchFlags::CheckSweep(const program::FlagSet& flags,
         std::find(knob.values.begin(), knob.values.end(), "auto") ==
             knob.values.end()) {
       return absl::InvalidArgumentError(
-          "--initial_window is the first window of window=auto, and --sweep "
-          "fixes the window: add auto to its values, or leave --initial_window "
-          "out");
+          "--initial_window needs an adaptive window, but --sweep sets fixed "
+          "windows: add auto to the values of window, or remove "
+          "--initial_window");
     }
     if (IsServerKnob(knob.name) && server.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -421,9 +421,9 @@ program::Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
       "", "window",
       result.window_changes == 0
           ? absl::StrCat(result.window)
-          : absl::StrCat(result.first_window, " -> ", result.window,
+          : absl::StrCat(result.window, " (at first ", result.first_window,
                          ", changed ", CountText(result.window_changes, "time"),
-                         "; last change: ", result.window_reason));
+                         "; last change: ", result.window_reason, ")"));
   if (flags.loaders > 1) {
     report.Add("", "parallel clients", uint64_t{flags.loaders});
   }
@@ -463,13 +463,14 @@ program::Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   report.AddJson("interrupted", JsonOf(result.interrupted));
   if (result.interrupted) {
     report.Add("", "interrupted",
-               absl::string_view("the figures cover the time before it"));
+               absl::string_view("the figures cover the time until then"));
   }
   if (!result.ended.ok()) {
     report.Add("ended_by", "", absl::string_view(result.ended.message()));
     report.Add("", "ended early",
-               absl::StrFormat("after %.1f s: %s; the figures cover this time",
-                               result.seconds, result.ended.message()));
+               absl::StrFormat(
+                   "after %.1f s: %s; the figures cover the time until then",
+                   result.seconds, result.ended.message()));
   }
   return report;
 }

@@ -116,10 +116,9 @@ absl::StatusOr<std::vector<SweepKnob>> ParseSweep(absl::string_view text) {
     }
     const absl::string_view name = part.substr(0, equals);
     if (name == "prefetch") {
-      return Wrong(
-          part,
-          "millrace-train --device_prefetch sets the number of batches on the "
-          "device, and bench has no device: sweep window instead");
+      return Wrong(part,
+                   "bench has no device; device_prefetch is a flag of "
+                   "millrace-train: sweep window instead");
     }
     const KnownKnob* const known = Find(name);
     if (known == nullptr) {

@@ -74,7 +74,7 @@ std::string PartsTable(const diagnosis::RunSummary& run) {
   }
   const double parts = t.data_seconds + t.forward_seconds + t.backward_seconds +
                        t.optimizer_seconds + t.ranks_seconds;
-  if (parts < t.seconds) add("between these parts", t.seconds - parts);
+  if (parts < t.seconds) add("other (not measured)", t.seconds - parts);
   add("whole training loop", t.seconds);
   if (!run.copies_in_wait()) {
     add(run.on_cpu() ? "copying and transforming (host, in parallel)"
@@ -111,7 +111,7 @@ std::string Text(const std::string& path, const diagnosis::RunSummary& run,
   }
   text += '\n';
   if (findings.empty()) {
-    absl::StrAppend(&text, "not clear: no part stands out\n");
+    absl::StrAppend(&text, "no single bottleneck\n");
   }
   for (size_t i = 0; i < findings.size(); ++i) {
     absl::StrAppend(&text, i == 0 ? "bottleneck: " : "then: ", findings[i].text,

@@ -55,6 +55,12 @@ int64_t Int64At(absl::Span<const uint8_t> data, uint64_t i) {
   return value;
 }
 
+// Every digit of an integer: a sample's index names the sample.
+std::string ElementText(DType dtype, double value) {
+  return IsInteger(dtype) ? absl::StrFormat("%.0f", value)
+                          : absl::StrFormat("%.6g", value);
+}
+
 // Without an explanation of a server: the facts that the batch contains.
 ExplainBatchResponse FromBatch(
     const HostBatch& batch,
@@ -157,8 +163,8 @@ absl::Status Replay(ReplayFlags& given) {
         logged, run->RecordOf(position, options.rank, options.world_size));
     if (!logged.has_value()) {
       return absl::NotFoundError(absl::StrCat(
-          "nothing proves that the job received this batch, and it is not "
-          "fetched: the audit log ",
+          "the job is not known to have received this batch, so the batch is "
+          "not fetched: the audit log ",
           given.run, " has no record of epoch ", position.epoch, " step ",
           position.step, " for rank ", options.rank, " of ", options.world_size,
           "; it holds ", run->WhatTheLogHolds()));
@@ -212,8 +218,8 @@ absl::Status Replay(ReplayFlags& given) {
   for (const batch_files::BatchArray& array : arrays) {
     table.push_back({array.name, std::string(DTypeName(array.dtype)),
                      absl::StrJoin(array.shape, "x"),
-                     absl::StrFormat("%.6g", array.look.min),
-                     absl::StrFormat("%.6g", array.look.max),
+                     ElementText(array.dtype, array.look.min),
+                     ElementText(array.dtype, array.look.max),
                      absl::StrCat(array.look.nans),
                      absl::StrCat(array.look.infinities), array.file});
   }
@@ -270,7 +276,7 @@ absl::Status RunReplay(absl::Span<const std::string> arguments) {
   flags.Add("rank", &given.rank, "N", "Rank that the batch is for")
       .Default("0, or that of the audit log");
   flags.Add("world", &given.world, "N", "Number of ranks of the job")
-      .Default("1, or what --run says");
+      .Default("1, or the number in --run");
   flags.Group("Output");
   flags.Add("output", &given.output, "DIR",
             "Folder for the files; created when it is missing");

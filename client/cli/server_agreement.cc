@@ -43,11 +43,12 @@ std::vector<std::string> Disagreements(
   std::vector<std::string> found;
   for (const auto& [name, holders] : datasets) {
     if (holders.size() < 2) continue;
-    found.push_back(absl::StrCat(
-        "the servers hold different data under the name `", name,
-        "` (fingerprint ", Text(holders),
-        "): a job cannot use both; give the servers the same data, or give the "
-        "data different names"));
+    found.push_back(
+        absl::StrCat("the servers hold different data under the name `", name,
+                     "` (fingerprint ", Text(holders),
+                     "): one job cannot use these servers together; give them "
+                     "the same data, or give the "
+                     "data different names"));
   }
   if (revisions.size() > 1) {
     found.push_back(absl::StrCat(

@@ -118,7 +118,7 @@ std::string ServersText(const std::vector<receive::ServerStatus>& servers,
   std::vector<std::vector<std::string>> work = {
       {"SERVER", "SAMPLES/S", "PAYLOAD", "BLOCKED", "WAIT FOR MEMORY",
        "CANCELLED", "REVOKED", "REFUSED CONNECTIONS", "STALLED CONNECTIONS",
-       "STAGES", earlier.empty() ? "VERDICT SINCE START" : "VERDICT"}};
+       "STAGES", earlier.empty() ? "BOTTLENECK SINCE START" : "VERDICT"}};
   std::vector<std::vector<std::string>> rows = {
       {"SERVER", "STATE", "VERSION", "UP", "THREADS", "MEMORY", "RESERVED",
        "PLANS", "RESIDENT", "STREAMS", "BATCHES SENT", "SAMPLES SENT",
@@ -130,11 +130,11 @@ std::string ServersText(const std::vector<receive::ServerStatus>& servers,
   std::vector<std::vector<std::string>> changes = {
       {"THREADS FOR", "AGO", "BEFORE", "AFTER", "SERVER", "REASON"}};
   std::vector<std::vector<std::string>> clients = {
-      {"CLIENT", "ADDRESS", "DATASET", "WORKER TIME", "SHARE NOW", "STREAMS",
-       "SERVER"}};
+      {"CLIENT", "ADDRESS", "DATASET", "WORKER TIME", "CURRENT SHARE",
+       "STREAMS", "SERVER"}};
   std::vector<std::vector<std::string>> shares = {
-      {"FULL SHARE OF", "HELD", "CONNECTIONS", "CLIENTS WITHOUT A BATCH",
-       "SERVER", "ADVICE"}};
+      {"FULL SHARE OF", "HELD", "CONNECTIONS", "WAITING CLIENTS", "SERVER",
+       "ADVICE"}};
   std::vector<std::vector<std::string>> operators = {
       {"OPERATOR", "KIND", "VERSION", "LIBRARY", "SERVER", "FILE"}};
   for (const receive::ServerStatus& server : servers) {
@@ -186,7 +186,7 @@ std::string ServersText(const std::vector<receive::ServerStatus>& servers,
       if (dataset.fault().empty()) continue;
       datasets.back().push_back(dataset.fault());
       datasets.front().resize(5);
-      datasets.front().push_back("NOT SERVED BECAUSE");
+      datasets.front().push_back("REASON NOT SERVED");
     }
     for (const LoadedOperator& loaded : s.operators()) {
       operators.push_back({loaded.ref().name(), loaded.kind(),

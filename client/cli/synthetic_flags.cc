@@ -28,8 +28,8 @@ void SyntheticFlags::AddTo(program::FlagSet& flags) {
             "microseconds, as a read from remote storage does; 0: off");
   flags
       .Add("ready_batches", &ready_batches, "N",
-           "Number of batches that --synthetic sends in turn; 0: samples are "
-           "made one by one")
+           "Number of prepared batches that --synthetic repeats; 0: every "
+           "sample is generated")
       .Default("4, with --synthetic_latency_us 0")
       .Needs(wanted);
   flags.Add("shape", &shape, "N,N,N", "Shape of a synthetic sample")

@@ -64,8 +64,8 @@ void AddNotes(const RunSummary& before, const RunSummary& after,
   for (const auto& [when, run] : runs) {
     if (run.replay_batches == 0) continue;
     notes->push_back(absl::StrFormat(
-        "the run %s the change repeated its first %s: it shows the rate with a "
-        "perfect loader, and its loss means nothing",
+        "the run %s the change repeated its first %s: its rate is the upper "
+        "bound with a perfect loader; its loss has no meaning",
         when, CountText(run.replay_batches, "batch", "batches")));
   }
   if (before.replay_batches > 0 || after.replay_batches > 0) return;
@@ -140,7 +140,7 @@ Comparison CompareRuns(const RunSummary& before, const RunSummary& after) {
   } else if (alone) {
     comparison.text =
         absl::StrCat("no significant difference: ", figures,
-                     ", but a single epoch does not show the noise");
+                     ": one epoch is not enough to measure the noise");
     comparison.notes.push_back(
         "train at least three epochs in both runs (--epochs=3): the first is "
         "not counted, the others show the noise");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/count_text.h"
 
 namespace millrace::diagnosis {
 
@@ -65,8 +66,8 @@ std::string PartsText(const RunTimes& t) {
     absl::StrAppendFormat(&text, " (all-reduce %.0f %%)",
                           100 * t.share(t.allreduce_seconds));
   }
-  absl::StrAppendFormat(&text, "; CPU %.0f %% of %d00 %%",
-                        100 * t.rate(t.cpu_seconds), t.cpus);
+  absl::StrAppendFormat(&text, "; CPU %.1f of %s", t.rate(t.cpu_seconds),
+                        CountText(t.cpus, "core"));
   if (t.has_gpu_load()) {
     absl::StrAppendFormat(&text, ", GPU busy %.0f %%", 100 * t.device_busy);
   }

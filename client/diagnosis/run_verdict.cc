@@ -134,12 +134,13 @@ Finding StartFinding(const RunSummary& run) {
   return Make(
       RunPart::kStart, share,
       absl::StrFormat("the trainer waited for data %s of the time, for the "
-                      "first batches: %.2g s of the first %.2g s of the run, "
+                      "first batches: %s s of the first %s s of the run, "
                       "and %.1f %% of the time after them",
-                      Percent(share), run.times.start_data_seconds,
-                      run.times.start_seconds, 100 * WaitShareAfterStart(run)),
+                      Percent(share), RateText(run.times.start_data_seconds),
+                      RateText(run.times.start_seconds),
+                      100 * WaitShareAfterStart(run)),
       {"change nothing for a longer run: the wait for the first batches does "
-       "not grow with it"});
+       "not grow with the run"});
 }
 
 Finding DataFinding(const RunSummary& run) {
@@ -251,9 +252,9 @@ Finding DataFinding(const RunSummary& run) {
 Finding FinalWaitFinding(const RunSummary& run) {
   Finding finding =
       Make(RunPart::kNoAnswer, run.times.share(run.final_wait_seconds),
-           absl::StrFormat("the run ended in a wait of %.3g s for a batch that "
-                           "no server sent",
-                           run.final_wait_seconds),
+           absl::StrCat("the run ended in a wait of ",
+                        RateText(run.final_wait_seconds),
+                        " s for a batch that no server sent"),
            {absl::StrCat("see which servers answer, and read their logs: "
                          "millrace status --endpoint=",
                          Endpoint(run)),
@@ -403,8 +404,7 @@ absl::string_view NameOf(RunPart part) {
 
 std::string GainText(const Finding& finding) {
   if (finding.max_gain == 0) {
-    return " (nearly all of the time; the gain depends on the bottleneck that "
-           "comes next)";
+    return " (nearly all of the time; the gain depends on the next bottleneck)";
   }
   if (finding.max_gain <= 1.005) return "";
   return absl::StrFormat(" (without it, the run is at most %.2f times as fast)",

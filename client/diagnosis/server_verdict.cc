@@ -91,9 +91,9 @@ std::string ServerVerdict(const GetStatusResponse& before,
     const FullShare& full = after.full_shares(0);
     return absl::StrCat(
         share, "; ", CountText(full.waiting_clients(), "client"), " at ",
-        full.peer(), full.waiting_clients() == 1 ? " receives" : " receive",
-        " no batch, because other connections hold the memory "
-        "share of this address: ",
+        full.peer(), full.waiting_clients() == 1 ? " gets" : " get",
+        " no batches, because other connections of this address use its share "
+        "of the memory: ",
         RaiseBudget(full));
   }
   if (after.blocked_sends() > 0) {

@@ -45,8 +45,7 @@ void LoaderFlags::AddConnection(program::FlagSet& flags) {
 
 void LoaderFlags::AddVerification(program::FlagSet& flags) {
   flags.Add("verify_payload", &options.verify_payload, "",
-            "Compare each batch with a digest that its server sends, so that "
-            "no batch with a flipped bit is used");
+            "Verify each batch against the digest from its server");
 }
 
 void LoaderFlags::AddHedging(program::FlagSet& flags) {

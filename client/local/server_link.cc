@@ -16,19 +16,22 @@ absl::Status RefusalError(uint64_t why) {
   switch (static_cast<wire::SameHostRefusal>(why)) {
     case wire::SameHostRefusal::kVersion:
       return absl::FailedPreconditionError(
-          "it has another version of the protocol for shared memory");
+          "the server has another version of the protocol for shared memory");
     case wire::SameHostRefusal::kOtherServer:
       return absl::UnavailableError(
-          "another server listens under the name of its socket");
+          "another server listens on the server's socket");
     case wire::SameHostRefusal::kOtherUser:
       return absl::PermissionDeniedError(
-          "it runs as another user; give it a --local_socket=PATH that both "
+          "the server runs as another user; give it a --local_socket=PATH that "
+          "both "
           "users may use");
     case wire::SameHostRefusal::kTooMany:
       return absl::ResourceExhaustedError(
-          "it already shares memory with the max number of clients");
+          "the server already shares memory with its maximum number of "
+          "clients");
   }
-  return absl::UnknownError(absl::StrCat("it refuses, for reason ", why));
+  return absl::UnknownError(
+      absl::StrCat("the server refuses shared memory, for reason ", why));
 }
 
 }  // namespace
@@ -38,7 +41,8 @@ absl::StatusOr<std::shared_ptr<ServerLink>> ServerLink::Connect(
   wire::SameHostMessage hello{.kind = wire::SameHostKind::kHello,
                               .number = wire::kSameHostVersion};
   if (offer.nonce().size() != hello.id.size()) {
-    return absl::DataLossError("its offer to share memory is malformed");
+    return absl::DataLossError(
+        "the server's offer of shared memory is malformed");
   }
   std::memcpy(hello.id.data(), offer.nonce().data(), hello.id.size());
   MR_ASSIGN_OR_RETURN(UniqueFd socket, ConnectForPackets(offer.socket()));
@@ -57,13 +61,13 @@ ServerLink::State ServerLink::Poll() {
         ReceivePacket(socket_.get(), packet, sizeof(packet), &bytes, &attached);
     if (received == Received::kNothing) break;
     if (received == Received::kEnd) {
-      Break(absl::UnavailableError("it has ended the link"));
+      Break(absl::UnavailableError("the server closed the link"));
       break;
     }
     wire::SameHostMessage message;
     if (!wire::DecodeSameHost({packet, bytes}, &message)) {
       Break(absl::DataLossError(
-          absl::StrCat("it sent a message of ", bytes, " bytes")));
+          absl::StrCat("the server sent a message of ", bytes, " bytes")));
       break;
     }
     OnMessage(message, attached);
@@ -109,7 +113,7 @@ void ServerLink::OnMessage(const wire::SameHostMessage& message,
     default:
       break;
   }
-  Break(absl::DataLossError(absl::StrCat("it sent a message of kind ",
+  Break(absl::DataLossError(absl::StrCat("the server sent a message of kind ",
                                          static_cast<uint32_t>(message.kind),
                                          " that does not fit")));
 }

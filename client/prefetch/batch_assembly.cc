@@ -16,8 +16,8 @@ absl::Status BatchAssembly::Begin(const wire::FrameView& frame,
   const BatchHeader& header = frame.header;
   if (begun_) {
     return absl::DataLossError(absl::StrCat("the batch of step ", header.step(),
-                                            " began before the one of step ",
-                                            position_.step, " was whole"));
+                                            " began before the batch of step ",
+                                            position_.step, " was complete"));
   }
   if (header.epoch() != steps.epoch || header.step() < steps.first_step ||
       header.step() - steps.first_step >= steps.step_count) {
@@ -72,14 +72,14 @@ absl::Status BatchAssembly::Add(wire::FrameView& frame) {
   if (frame.offset != received_ ||
       frame.payload_bytes() > payload_bytes_ - received_) {
     return absl::DataLossError(absl::StrCat(
-        "a frame with ", frame.payload_bytes(), " bytes for offset ",
-        frame.offset, " came when ", received_, " of ", payload_bytes_,
-        " bytes of the batch were there"));
+        "a frame has ", frame.payload_bytes(), " bytes for offset ",
+        frame.offset, ", but ", received_, " of ", payload_bytes_,
+        " bytes of the batch were received before it"));
   }
   if (!frame.has_header && frame.payload_bytes() == 0) {
-    return absl::DataLossError(absl::StrCat("an empty frame came when ",
-                                            received_, " of ", payload_bytes_,
-                                            " bytes of the batch were there"));
+    return absl::DataLossError(
+        absl::StrCat("a frame is empty, but only ", received_, " of ",
+                     payload_bytes_, " bytes of the batch were received"));
   }
   if (wanted_ && batch_.slot != nullptr) {
     MR_RETURN_IF_ERROR(wire::CopyFrameData(

@@ -349,7 +349,7 @@ absl::Status BatchFetcher::FinishBatch(Call& call) {
   }
   if (owed && servers_.Progress(call.server, call.frame_at - call.requested)) {
     MR_LOG(INFO) << "server " << servers_.AddressOf(call.server)
-                 << " delivers again";
+                 << " serves batches again";
   }
   if (!wanted) return absl::OkStatus();
   const uint64_t number = call.number();
@@ -520,14 +520,15 @@ void BatchFetcher::NoteFailure(FailureAction action, const Call& call,
       servers_.Failed(call.server, call.requested, now, status.message());
       MR_LOG(WARNING) << "server " << address << ": " << status.message()
                       << (servers_.OthersMayServe(call.server)
-                              ? "; requested again, once, from another server"
-                              : "; requested again, once, from this server, "
-                                "the only one");
+                              ? "; requested once more from another server"
+                              : "; requested once more from the same server, "
+                                "because there is no other");
       break;
     case FailureAction::kLeaveOut:
       if (servers_.LeaveOut(call.server, now, why)) {
         MR_LOG(WARNING) << "server " << address
-                        << " is left out, it does not serve this plan: " << why;
+                        << " is not used, because it does not serve this plan: "
+                        << why;
       }
       // For the request that checks it again.
       if (doubt == ConnectionDoubt::kDamaged) Reconnect(call.server, now);
@@ -573,10 +574,11 @@ bool BatchFetcher::RequestedAlone(const Call& call, const absl::Status& status,
           owed == 1
               ? absl::StrCat(PositionText(calls_.sequence().At(*first)), " is")
               : absl::StrCat("the ", owed,
-                             " steps of the request that did not come are"),
-          " requested again, once, each alone, from ",
-          servers_.OthersMayServe(call.server) ? "another server"
-                                               : "this server, the only one"),
+                             " outstanding steps of the request are"),
+          " requested once more, one by one, from ",
+          servers_.OthersMayServe(call.server)
+              ? "another server"
+              : "the same server, because there is no other"),
       now);
   return true;
 }
@@ -584,7 +586,7 @@ bool BatchFetcher::RequestedAlone(const Call& call, const absl::Status& status,
 void BatchFetcher::FailAt(std::optional<uint64_t> number, absl::Status error) {
   if (!number.has_value()) {
     MR_LOG_EVERY(WARNING, kTroubleLogInterval)
-        << "a request failed after all of its batches had come: "
+        << "a request failed after all of its batches had arrived: "
         << error.message();
     return;
   }

@@ -114,13 +114,14 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
       MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
                       << " has sent nothing for "
                       << DurationText(std::max(quiet, now - call.progress))
-                      << " and owes "
+                      << "; "
                       << PositionText(calls_->sequence().At(owed.front().first))
-                      << (alone ? "; no other server is available"
-                                : "; its steps are requested from other "
-                                  "servers, too")
-                      << (again ? "; it is silent again, so later requests to "
-                                  "it go over a new connection"
+                      << " is outstanding"
+                      << (alone ? ", and no other server is available"
+                                : "; its outstanding steps are also requested "
+                                  "from other servers")
+                      << (again ? ". The server was silent before: later "
+                                  "requests to it use a new connection"
                                 : "");
     }
     if (alone) {
@@ -129,13 +130,14 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
           servers_->OnNewestConnection(call.server, call.requested);
       if (newest && silence < PatienceAlone(call.server)) continue;
       if (newest && reconnect()) {
-        MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
-                        << " has sent nothing for " << DurationText(silence)
-                        << " and is the only one: it is slow (its log and "
-                           "`millrace status` say why) or stuck, or "
-                        << kProbablyDamaged
-                        << "; its steps are requested over a new connection, "
-                           "too";
+        MR_LOG(WARNING)
+            << "server " << servers_->AddressOf(call.server)
+            << " has sent nothing for " << DurationText(silence)
+            << " and is the only server. It is slow (see its log and "
+               "`millrace status`), or it hangs, or "
+            << kProbablyDamaged
+            << "; its outstanding steps are also requested over a "
+               "new connection";
       }
     }
     // Set before the requests are made: Assign() takes it back when no server

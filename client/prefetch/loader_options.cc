@@ -7,15 +7,15 @@ namespace millrace {
 absl::Status LoaderOptions::Validate() const {
   if (endpoint.empty()) {
     return absl::InvalidArgumentError(
-        "no endpoint; give the HOST:PORT of a data server");
+        "endpoint is empty: give the HOST:PORT of a data server");
   }
   if (world_size == 0) {
-    return absl::InvalidArgumentError("world size 0; give at least 1 rank");
+    return absl::InvalidArgumentError("world_size is 0: give at least 1");
   }
   if (rank >= world_size) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank, " does not exist in a world of ",
-                     world_size, "; ranks count from 0"));
+        absl::StrCat("rank is ", rank, ": with world_size ", world_size,
+                     ", give 0 to ", world_size - 1));
   }
   constexpr uint32_t kMaxWindow = 1 << 16;
   if (window == 1 || window > kMaxWindow) {

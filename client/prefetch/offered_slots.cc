@@ -58,8 +58,8 @@ absl::Status OfferedSlots::Offer(uint8_t* data, uint64_t bytes) {
     }
     if (count_.load() >= max) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "the loader has ", max,
-          " buffers already, all that it can use; take batches first"));
+          "the loader has its maximum of ", max,
+          " buffers: take a batch before you offer another buffer"));
     }
     lent_.emplace(begin, end);
     unused_.push_back(data);

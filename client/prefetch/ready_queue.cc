@@ -153,7 +153,7 @@ absl::Status ReadyQueue::TimeoutError(absl::Duration waited) const {
     if (pool_->offered()->count() == 0) {
       return absl::DeadlineExceededError(
           absl::StrCat(what,
-                       ": no memory is offered for batches; offer "
+                       ": the program has offered no memory for batches; offer "
                        "memory before each batch"));
     }
   } else if (pool_->held() == options_.slots) {
@@ -183,8 +183,8 @@ absl::Status ReadyQueue::TimeoutError(absl::Duration waited) const {
         status));
   }
   return absl::DeadlineExceededError(absl::StrCat(
-      detail, "; servers are connected, but did not send this batch: see ",
-      status, " and their logs"));
+      detail, "; the connected servers did not send this batch: see ", status,
+      " and the logs of the servers"));
 }
 
 Position ReadyQueue::position() const {

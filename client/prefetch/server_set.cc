@@ -289,11 +289,12 @@ bool ServerSet::AnyAnswers(absl::Time now, absl::Duration patience) const {
 
 std::string ServerSet::AddressOf(ServerId id) const {
   const Server* server = Find(id);
-  return server == nullptr ? "a server that is gone" : server->state.address;
+  return server == nullptr ? "a server that was removed"
+                           : server->state.address;
 }
 
 std::string ServerSet::Describe() const {
-  if (servers_.empty()) return "the name has no address";
+  if (servers_.empty()) return "the name resolves to no address";
   std::string text;
   for (const Server& server : servers_) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", server.state.address, ": ",

@@ -60,9 +60,8 @@ absl::Status NotTheServers(const absl::Status& error, size_t request_bytes) {
   }
   return prefetch::WithDoubt(
       absl::UnavailableError(absl::StrCat(
-          "the connection or a proxy on the way ended the call, not the "
-          "server (",
-          said, ")")),
+          "a proxy or the network ended the call, not the server (", said,
+          ")")),
       prefetch::ConnectionDoubt::kDamaged);
 }
 
@@ -98,15 +97,15 @@ absl::Status CallError(const grpc::Status& status, size_t request_bytes,
         absl::UnavailableError(absl::StrCat(
             "the connection was closed before the server sent anything (",
             reason,
-            "); a proxy without a server behind it does so, and a "
-            "millrace-server above its --max_connections or "
-            "--max_connections_per_peer: then its log names the limit, and "
-            "refused_connections of `millrace status` counts")),
+            "). Possible reasons: a proxy without a server, or a "
+            "millrace-server at its --max_connections or "
+            "--max_connections_per_peer (its log names the limit, and "
+            "`millrace status` counts refused_connections)")),
         prefetch::ConnectionDoubt::kLost);
   }
   if (absl::EndsWith(message, kNothingCame)) {
     return absl::UnavailableError(absl::StrCat(
-        "the connection was accepted, and nothing came over it: the server is "
+        "the connection was accepted, but the server sent nothing: it is "
         "stopped (SIGSTOP, a debugger) or gets no CPU time (",
         kNothingCame, ")"));
   }

@@ -42,13 +42,13 @@ absl::StatusOr<OpenResponse> ChoosePlan(
     } else if (!expected_fingerprint.empty() &&
                plan.fingerprint() != expected_fingerprint) {
       why = absl::StrCat("has data with fingerprint ", plan.fingerprint(),
-                         ", expected is ", expected_fingerprint,
-                         ": it is another dataset, or it was changed");
+                         " instead of ", expected_fingerprint,
+                         ": the dataset is another one or was changed");
     } else if (!expected_plan_hash.empty() &&
                plan.plan_hash() != expected_plan_hash) {
       why = absl::StrCat(
-          "has plan ", absl::BytesToHexString(plan.plan_hash()),
-          ", expected is ", absl::BytesToHexString(expected_plan_hash),
+          "has plan ", absl::BytesToHexString(plan.plan_hash()), " instead of ",
+          absl::BytesToHexString(expected_plan_hash),
           ": the pipeline, its options, the server's content revision or its "
           "image decoders differ from those of the checkpoint");
     }

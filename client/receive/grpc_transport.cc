@@ -264,7 +264,8 @@ void GrpcTransport::Tick() {
   if (changed) ReportServers();
   // Taken out first: an event may start calls, which may add to lost_.
   for (const prefetch::CallId id : std::exchange(lost_, {})) {
-    events_->OnCallDone(id, absl::UnavailableError("the server is gone"));
+    events_->OnCallDone(
+        id, absl::UnavailableError("the server was removed from the endpoint"));
   }
   events_->OnTick();
 }

@@ -51,11 +51,12 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
   SameHostOffer offer;
   if (!bytes.has_value()) {
     problem_ = absl::UnavailableError(
-        "it offers none: it has an earlier version, or was started with "
-        "--local_socket=off");
+        "the server does not offer shared memory: it has an earlier version, "
+        "or was started with --local_socket=off");
   } else if (!offer.ParseFromArray(bytes->data(),
                                    static_cast<int>(bytes->size()))) {
-    problem_ = absl::DataLossError("its offer cannot be read");
+    problem_ =
+        absl::DataLossError("the server's offer of shared memory is invalid");
   } else if (problem_.ok() || offer.nonce() != nonce_ ||
              std::chrono::steady_clock::now() >= retry_at_) {
     nonce_ = offer.nonce();
@@ -66,9 +67,10 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
     } else {
       retry_at_ = SteadyDeadline(kRetry);
       if (absl::IsUnavailable(problem_)) {
-        problem_ = absl::UnavailableError(absl::StrCat(
-            "it is on another machine or in another network namespace (",
-            problem_.message(), ")"));
+        problem_ = absl::UnavailableError(
+            absl::StrCat("the server is on another machine or in another "
+                         "network namespace (",
+                         problem_.message(), ")"));
       }
     }
   }
@@ -82,10 +84,9 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "shared memory is required (same_host), and with this server it is not "
-      "possible: ",
+      "same_host requires shared memory, but this server cannot share it: ",
       problem_.message(),
-      "; run client and server on one machine, or do not require it"));
+      "; run client and server on one machine, or set same_host to auto"));
 }
 
 void SameHostPeer::Say(const absl::Status& why) {

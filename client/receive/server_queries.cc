@@ -162,7 +162,7 @@ absl::StatusOr<ExplainBatchResponse> ExplainWholeBatch(
                      absl::FromChrono(deadline - SteadyTime::clock::now())));
     all.set_rows(part.rows());
     if (part.explained().empty() && part.rows() > 0) {
-      return absl::DataLossError("the server explained no row");
+      return absl::DataLossError("the server's answer contains no row");
     }
     if (all.explained().empty()) *all.mutable_drawn() = part.drawn();
     all.mutable_explained()->MergeFrom(part.explained());

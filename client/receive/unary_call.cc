@@ -285,7 +285,7 @@ void Inquiry::Explain() {
         !HasErrorDetail(result)) {
       result = absl::Status(
           result.code(), absl::StrCat(result.message(),
-                                      "; a second connection has not helped: ",
+                                      "; the second connection failed, too: ",
                                       prefetch::kDamagingLink));
     }
     if (asking.done || !absl::IsDeadlineExceeded(result)) continue;

@@ -181,11 +181,11 @@ absl::Status DeviceFeeder::Plan() {
       MR_ASSIGN_OR_RETURN(recipe.cast, TensorCast::Make(spec));
       recipe.rows = rows;
       if (recipe.cast->sample_elements() > kMaxElements / rows) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "tensor ", spec.name(), " has ", rows, " rows of ",
-            recipe.cast->sample_elements(),
-            " elements, more than any machine can hold; server and client "
-            "disagree about the plan"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("tensor ", spec.name(), " has ", rows, " rows of ",
+                         recipe.cast->sample_elements(),
+                         " elements: too many; server and client "
+                         "disagree about the plan"));
       }
       recipe.own_memory = device_->is_host() && !recipe.cast->has_scale() &&
                           recipe.cast->sample_elements() *

@@ -10,25 +10,31 @@
 namespace millrace::program {
 namespace {
 
-// The first value that %.4g writes with an exponent.
-constexpr double kGroupedFrom = 9999.5;
+// From here on, digits are grouped; %.4g would write an exponent soon after.
+constexpr double kGroupedFrom = 999.95;
+// %.4g writes an exponent below this.
+constexpr double kSmallest = 0.0001;
+
+std::string NumberText(double value) {
+  if (value >= kGroupedFrom) return GroupedText(value);
+  // What is smaller than the last digit of any measured value is 0 to a person.
+  if (value > -kSmallest && value < kSmallest) return "0";
+  return absl::StrFormat("%.4g", value);
+}
 
 }  // namespace
 
 void Report::Add(absl::string_view key, absl::string_view label,
                  uint64_t value) {
   lines_.push_back({std::string(key), absl::StrCat(value), std::string(label),
-                    absl::StrCat(value)});
+                    GroupedText(value)});
 }
 
 void Report::Add(absl::string_view key, absl::string_view label, double value,
                  absl::string_view unit) {
-  // %.4g writes 12345 as 1.234e+04.
-  const std::string number = value >= kGroupedFrom
-                                 ? GroupedText(value)
-                                 : absl::StrFormat("%.4g", value);
-  lines_.push_back({std::string(key), JsonNumber(value), std::string(label),
-                    absl::StrCat(number, unit.empty() ? "" : " ", unit)});
+  lines_.push_back(
+      {std::string(key), JsonNumber(value), std::string(label),
+       absl::StrCat(NumberText(value), unit.empty() ? "" : " ", unit)});
 }
 
 void Report::Add(absl::string_view key, absl::string_view label,

@@ -52,8 +52,8 @@ std::string ToolProgressText(absl::string_view verb, int64_t done,
   std::string text =
       absl::StrCat(verb, " [", std::string(filled, '#'),
                    std::string(kBarWidth - filled, '.'), "] ",
-                   GroupedText(static_cast<double>(done)), "/",
-                   GroupedText(static_cast<double>(total)), ", ",
+                   GroupedText(static_cast<uint64_t>(done)), "/",
+                   GroupedText(static_cast<uint64_t>(total)), ", ",
                    RateText(static_cast<double>(done) / seconds), "/s");
   if (bytes > 0) {
     const double rate = static_cast<double>(bytes) / seconds;

@@ -420,7 +420,7 @@ TEST_F(InsightTest, AuditNamesAServerOfOtherDataOnce) {
                 "--compare=8", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("\"compared\": 8"));
-  const std::string warning = "it is another dataset, or it was changed";
+  const std::string warning = "the dataset is another one or was changed";
   const size_t first = result.err.find(warning);
   EXPECT_NE(first, std::string::npos) << result.err;
   EXPECT_EQ(result.err.find(warning, first + 1), std::string::npos)

@@ -178,8 +178,7 @@ std::string EventFile::MissingText() const {
   }
   return absl::StrCat(
       path_, " has ", points_ - missing, " of ", CountText(points_, "point"),
-      " (", GroupedText(static_cast<double>(written_)), " of ",
-      GroupedText(static_cast<double>(bytes_)),
+      " (", GroupedText(written_), " of ", GroupedText(bytes_),
       " bytes): ", CountText(missing, "point is", "points are"), " missing, ",
       missing == 1 ? absl::StrCat("at step ", first)
                    : absl::StrCat("the first at step ", first,

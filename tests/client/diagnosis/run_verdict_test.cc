@@ -487,7 +487,7 @@ TEST(Compare, WhatTheNoiseAllowsIsAllThatIsClaimed) {
   EXPECT_THAT(comparison.text, HasSubstr("overlap"));
   comparison = CompareRuns(Epochs({2}), Epochs({1}));
   EXPECT_EQ(comparison.result, Comparison::Result::kNotTold);
-  EXPECT_THAT(comparison.text, HasSubstr("single epoch"));
+  EXPECT_THAT(comparison.text, HasSubstr("one epoch is not enough"));
   EXPECT_THAT(comparison.notes[0], HasSubstr("--epochs=3"));
   EXPECT_EQ(SecondsPerSample(Epochs({0, 0})).epochs, 1u)
       << "epochs without time do not count; the whole run does";

@@ -59,9 +59,9 @@ TEST(ServerVerdictTest, AFullShareIsNamedBeforeTheSlowClientsThatFillIt) {
   share.set_peer("ipv4:10.0.0.9");
   share.set_waiting_clients(1);
   EXPECT_EQ(ServerVerdict({}, status),
-            "threads busy 10 %; 1 client at ipv4:10.0.0.9 receives no batch, "
-            "because other connections hold the memory share of this address: "
-            "raise --memory_budget");
+            "threads busy 10 %; 1 client at ipv4:10.0.0.9 gets no batches, "
+            "because other connections of this address use its share of the "
+            "memory: raise --memory_budget");
   share.set_advised_budget_bytes(uint64_t{192} << 20);
   EXPECT_EQ(RaiseBudget(share), "raise --memory_budget to 192MiB");
 }

@@ -131,7 +131,7 @@ TEST_F(BatchAssemblyTest, RefusesABatchThatWasNotRequestedAndOneTooEarly) {
   EXPECT_FALSE(assembly_.begun());
   ASSERT_TRUE(Begin(Frame(batch_, 0, 7)).ok());
   EXPECT_THAT(Begin(Whole(MakeBatch(plan_, {0, 4}))).message(),
-              HasSubstr("began before the one of step 3 was whole"));
+              HasSubstr("began before the batch of step 3 was complete"));
 }
 
 TEST_F(BatchAssemblyTest, WhatNobodyWantsIsNotKept) {

@@ -18,7 +18,7 @@ TEST(LoaderOptionsTest, RefusesWhatCannotBe) {
   options.rank = 1;
   EXPECT_THAT(options.Validate().message(), HasSubstr("rank 1"));
   options.world_size = 0;
-  EXPECT_THAT(options.Validate().message(), HasSubstr("world size 0"));
+  EXPECT_THAT(options.Validate().message(), HasSubstr("world_size is 0"));
   options.world_size = 2;
   options.window = 1;
   EXPECT_THAT(options.Validate().message(), HasSubstr("window=1 is outside"));

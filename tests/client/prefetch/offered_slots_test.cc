@@ -74,7 +74,7 @@ TEST_F(OfferedSlotsTest, TakesNoMoreThanItCanUse) {
   }
   EXPECT_EQ(slots_.Wanted(4), 0);
   ExpectRefused(buffers_[5].bytes, 256, absl::StatusCode::kResourceExhausted,
-                "5 buffers already");
+                "maximum of 5 buffers");
   slots_.Deliver(slots_.Allocate(128));
   EXPECT_EQ(slots_.Wanted(4), 1);
   EXPECT_EQ(slots_.Wanted(2), 0);

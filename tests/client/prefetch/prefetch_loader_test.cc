@@ -252,7 +252,7 @@ TEST_F(PrefetchLoaderTest, FillsLentMemoryOnceAndNeverAgain) {
   EXPECT_EQ(options_.offered->Wanted(loader_->window()), 9) << "1 is a spare";
   absl::Status status = loader_->Next().status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("no memory is offered"));
+  EXPECT_THAT(status.message(), HasSubstr("has offered no memory"));
 
   std::vector<Buffer> buffers(9);
   const int wakes = fake_->wakes();
@@ -559,8 +559,8 @@ TEST_F(PrefetchLoaderTest, TheErrorOfASampleComesBehindAllEarlierBatches) {
   ::testing::internal::CaptureStderr();
   fake_->End(second, NoImage());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("the 4 steps of the request that did not come are "
-                        "requested again, once, each alone, from another"));
+              HasSubstr("the 4 outstanding steps of the request are requested "
+                        "once more, one by one, from another server"));
   for (uint64_t step = 4; step < 8; ++step) {
     EXPECT_EQ(fake_->calls().at(CallFor(step)).steps.step_count, 1);
     EXPECT_NE(fake_->calls().at(CallFor(step)).server, server);
@@ -867,14 +867,14 @@ TEST_F(PrefetchLoaderTest, SaysOnceThatTheOnlyServerIsSilent) {
   EXPECT_EQ(log_after(options_.step_timeout / 2), "");
   const std::string log = log_after(options_.step_timeout);
   EXPECT_THAT(log, HasSubstr("data-1:7001 has sent nothing for"));
-  EXPECT_THAT(log, HasSubstr("owes epoch 0 step 0"));
+  EXPECT_THAT(log, HasSubstr("epoch 0 step 0 is outstanding"));
   EXPECT_THAT(log, HasSubstr("no other server is available"));
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
   EXPECT_EQ(log_after(options_.step_timeout / 4), "") << "said again";
   EXPECT_THAT(fake_->history(), SizeIs(2)) << "asked again while alone";
   CompleteAll();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("delivers again"));
+              HasSubstr("serves batches again"));
   ExpectNext({0, 0});
 }
 
@@ -937,7 +937,7 @@ TEST_F(PrefetchLoaderTest, SaysOnceThatAServerIsLeftOutAndTriesItAgain) {
   EXPECT_EQ(lines, 1) << log;
   EXPECT_THAT(log, HasSubstr("server a is left out"));
   EXPECT_THAT(log, HasSubstr("revision 3, not 2"));
-  EXPECT_THAT(log, HasSubstr("server a delivers again"));
+  EXPECT_THAT(log, HasSubstr("server a serves batches again"));
 }
 
 TEST_F(PrefetchLoaderTest, FailsWhenNoServerServesThePlan) {

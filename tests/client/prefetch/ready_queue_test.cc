@@ -188,9 +188,9 @@ TEST_F(ReadyQueueTest, ATimeoutSaysWhatWasWaitedFor) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(status));
   EXPECT_EQ(status.message(),
             "no batch within 1s: waiting for epoch 0 step 0 from endpoint "
-            "test:1 (a: connected); servers are connected, but did not send "
-            "this batch: see `millrace status --endpoint=test:1` and their "
-            "logs");
+            "test:1 (a: connected); the connected servers did not send this "
+            "batch: see `millrace status --endpoint=test:1` and the logs of "
+            "the servers");
   // A server that was stopped (SIGSTOP) had neither cause nor action.
   queue_.DescribeServers("a: connected", true);
   status = queue_.Next().status();

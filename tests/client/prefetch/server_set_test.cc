@@ -147,12 +147,12 @@ TEST_F(ServerSetTest, ASlowServerGetsASmallerShareAndNotNone) {
 TEST_F(ServerSetTest, AServerThatIsNoLongerListedIsForgotten) {
   servers_.LeaveOut(1, now_, "another plan");
   servers_.Update(std::vector<ServerState>{{2, "b", true}});
-  EXPECT_EQ(servers_.AddressOf(1), "a server that is gone");
+  EXPECT_EQ(servers_.AddressOf(1), "a server that was removed");
   EXPECT_EQ(servers_.Failed(1, now_, now_, "reset"), 0u);
   Update(true, true);
   EXPECT_EQ(servers_.usable(), 2u);
   servers_.Update({});
-  EXPECT_EQ(servers_.Describe(), "the name has no address");
+  EXPECT_EQ(servers_.Describe(), "the name resolves to no address");
 }
 
 }  // namespace

@@ -400,7 +400,7 @@ TEST(HostLoaderTest, AServerOfAnotherKindIsSaidAtOnce) {
   EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr(other.address()), HasSubstr("no millrace-server"),
-                    HasSubstr("a second connection has not helped"),
+                    HasSubstr("the second connection failed, too"),
                     HasSubstr("the link to it damages bytes")));
   EXPECT_EQ(other.calls(), 2) << "once over a new connection";
 }

@@ -88,8 +88,9 @@ TEST_F(SameHostPeerTest, AServerThatEndsALinkServesOverTheNetworkMeanwhile) {
     EXPECT_FALSE(Shares());
   }
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("data-1:7001: it has ended the link; its batches "
-                             "come over the network"));
+  EXPECT_THAT(log,
+              HasSubstr("data-1:7001: the server closed the link; its batches "
+                        "come over the network"));
   EXPECT_EQ(log.find("no shared memory"), log.rfind("no shared memory"))
       << "said again";
 }

@@ -219,9 +219,10 @@ TEST(SameHostTest, WhatIsRequiredAndCannotBeIsAnError) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               Not(HasSubstr("its batches come over the network")));
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("shared memory is required (same_host), and with this "
-                        "server it is not possible: it offers none"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("same_host requires shared memory, but this server cannot "
+                "share it: the server does not offer shared memory"));
 }
 
 TEST(SameHostTest, WhatIsRequiredAndCanBeIsNone) {

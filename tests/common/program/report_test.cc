@@ -12,7 +12,7 @@ TEST(ReportTest, ShowsPeopleLabelsAndProgramsKeys) {
   report.Add("rate", "payload", 1.25, "GB/s");
   report.Add("only_json", "", absl::string_view("x"));
   EXPECT_EQ(report.Text(),
-            "samples received  60000\n"
+            "samples received  60,000\n"
             "for people        a \"word\"\n"
             "payload           1.25 GB/s\n");
   EXPECT_EQ(report.Json(),
@@ -25,7 +25,8 @@ TEST(ReportTest, WritesLargeNumbersAsPeopleDo) {
   report.Add("", "a", 9999.0, "ms");
   report.Add("", "b", 9999.6, "ms");
   report.Add("c", "c", 1234567.8, "");
-  EXPECT_EQ(report.Text(), "a  9999 ms\nb  10,000 ms\nc  1,234,568\n");
+  report.Add("", "d", 2.1e-05, "s");  // "2.1e-05 s"
+  EXPECT_EQ(report.Text(), "a  9,999 ms\nb  10,000 ms\nc  1,234,568\nd  0 s\n");
   EXPECT_EQ(report.Json(), "{\"c\": 1.23457e+06}");
 }
 
