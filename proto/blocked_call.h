@@ -12,7 +12,7 @@ namespace millrace {
 
 // Begins the sentence.
 inline constexpr absl::string_view kTookNothing =
-    "the client has read nothing for ";
+    "the client has taken nothing for ";
 
 }  // namespace millrace
 
