@@ -31,6 +31,10 @@ PipelineSpec MakeSpec(const DataLoader::Options& options) {
 absl::Status DataLoader::Options::Validate() const {
   MR_RETURN_IF_ERROR(LoaderOptions::Validate());
   if (spec.sources_size() == 0) {
+    if (spec.ByteSizeLong() > 0) {
+      return absl::InvalidArgumentError(
+          "the spec has no sources; add a source with the name of a dataset");
+    }
     if (dataset.empty()) {
       return absl::InvalidArgumentError(
           "no dataset; name a dataset that the server lists, or give a spec "
@@ -40,10 +44,11 @@ absl::Status DataLoader::Options::Validate() const {
       return absl::InvalidArgumentError(
           "the batch size is 0; give the number of samples of a global batch");
     }
-  } else if (!dataset.empty() || !preset.empty() || !outputs.empty()) {
+  } else if (!dataset.empty() || !preset.empty() || !outputs.empty() ||
+             batch_size != 0 || seed != 0) {
     return absl::InvalidArgumentError(
-        "both a spec and a dataset, preset or outputs; give the spec alone, "
-        "with its outputs in it");
+        "both a spec and a dataset, preset, outputs, batch_size or seed are "
+        "set; give the spec alone, with these values in it");
   }
   return ValidateRepeat(*this);
 }

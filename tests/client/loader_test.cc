@@ -315,6 +315,22 @@ TEST(DataLoader, ValidatesTheOptionsOfReceiving) {
     return std::string(DataLoader::Open(options).status().message());
   };
   using Options = DataLoader::Options;
+  // The two were dropped beside a spec, and so was a spec without a source.
+  const auto with_spec = [&](auto change) {
+    return open([&](Options& o) {
+      o.dataset.clear();
+      o.batch_size = 0;
+      o.spec.add_sources()->set_dataset("digits");
+      o.spec.set_batch_size(4);
+      change(o);
+    });
+  };
+  EXPECT_THAT(with_spec([](Options& o) { o.batch_size = 8; }),
+              HasSubstr("batch_size or seed are set"));
+  EXPECT_THAT(with_spec([](Options& o) { o.seed = 8; }),
+              HasSubstr("batch_size or seed are set"));
+  EXPECT_THAT(open([](Options& o) { o.spec.set_preset("mnist"); }),
+              HasSubstr("the spec has no sources"));
   EXPECT_THAT(open([](Options& o) { o.hedge_share = 2; }),
               HasSubstr("hedge_share 2, hedge_floor 20ms"));
   EXPECT_THAT(open([](Options& o) { o.hedge_floor = -absl::Seconds(1); }),
