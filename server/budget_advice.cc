@@ -19,7 +19,7 @@ constexpr int kOneByOne = 512;
 constexpr uint64_t kMaxBudget = uint64_t{1} << 50;
 // Enough for a few rows of any preset.
 constexpr uint64_t kBatchOfAnyPreset = 16 * kMiB;
-constexpr char kNone[] = "no budget is large enough";
+constexpr char kNone[] = "no memory budget is sufficient";
 
 // A source with the cache size of another budget. Pipelines are opened over it;
 // no sample is read.

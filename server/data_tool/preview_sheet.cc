@@ -133,8 +133,7 @@ absl::StatusOr<picture::Picture> PreviewSheet(const PreviewBatch& batch,
   if (std::any_of(pairs.begin(), pairs.end(),
                   [](const SheetPair& pair) { return !pair.kept.empty(); })) {
     head.lines.push_back(
-        "frame: the part of the stored picture that the picture after the "
-        "transforms shows");
+        "frame: the region of the stored picture that the crop keeps");
   }
   return LayOutContactSheet(head, pairs, options);
 }

@@ -148,7 +148,7 @@ class Damage {
           info.content_sum(), "; ",
           images_of_[shard] > 0
               ? absl::StrCat(CountText(images_of_[shard], "image"),
-                             " of it cannot be decoded (see above)")
+                             " cannot be decoded (see above)")
               : absl::StrCat("every sample of it can be read",
                              image_count == 0 ? ""
                              : decode_        ? " and decoded"

@@ -33,7 +33,7 @@ absl::StatusOr<const DatasetInfo*> FindDataset(const std::string& name,
   const auto it = datasets.find(name);
   if (it != datasets.end()) return it->second;
   return absl::NotFoundError(absl::StrCat(
-      "there is no dataset \"", name, "\" on this server; it has: ",
+      "unknown dataset \"", name, "\"; this server has: ",
       datasets.empty() ? "none"
                        : absl::StrJoin(datasets, ", ",
                                        [](std::string* out, const auto& entry) {
@@ -44,7 +44,7 @@ absl::StatusOr<const DatasetInfo*> FindDataset(const std::string& name,
 // "its fields are image, label".
 std::string ItsFields(const DatasetInfo& info) {
   const auto& fields = info.schema().fields();
-  if (fields.empty()) return "the server can serve none of its fields";
+  if (fields.empty()) return "the server cannot serve any of its fields";
   return absl::StrCat(
       fields.size() == 1 ? "its only field is " : "its fields are ",
       absl::StrJoin(fields, ", ", [](std::string* out, const Field& f) {

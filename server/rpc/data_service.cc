@@ -402,7 +402,7 @@ absl::Status DataServiceImpl::Describe(
   const auto it = catalog.find(request.dataset());
   if (it == catalog.end()) {
     return absl::NotFoundError(absl::StrCat(
-        "this server has no dataset `", request.dataset(), "`; it has: ",
+        "unknown dataset `", request.dataset(), "`; this server has: ",
         absl::StrJoin(catalog, ", ", [](std::string* out, const auto& entry) {
           out->append(entry.first);
         })));

@@ -133,8 +133,8 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
       options_.budget->waiting() + options_.shares->starving();
   if (waiting == 0) return;
   const absl::Status status = absl::UnavailableError(
-      "the client reads slowly while other clients wait for the server's "
-      "memory; the server took the batch back: request it again");
+      "the server dropped this batch, because the client reads slowly and "
+      "other clients wait for memory: request it again");
   const SteadyTime slow =
       now - absl::ToChronoNanoseconds(options_.batch_timeout);
   std::vector<BatchStream::Deferred> ends;

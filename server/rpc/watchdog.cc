@@ -32,7 +32,7 @@ absl::Status Watchdog::Look(SteadyTime now) {
   return absl::UnavailableError(absl::StrCat(
       "the server does not answer new connections to its own port: ",
       options_.failures,
-      " probes in a row failed, the last one: ", last_failure_.message()));
+      " probes in a row failed; last error: ", last_failure_.message()));
 }
 
 void Watchdog::Judge(const absl::Status& result) {

@@ -87,7 +87,7 @@ absl::Status FileWatch::CheckAgain(std::optional<uint64_t> lost) const {
     // restart.
     fault_ = absl::StrCat(
         path_, " ", fault,
-        ": the file is no longer read; replace it by the whole file (write a "
+        ": the server stopped reading the file. Replace it (write a "
         "new file and rename it) and restart the data server, or the "
         "millrace-data command, that reads it");
     failed_.store(true, std::memory_order_release);

@@ -221,7 +221,7 @@ TEST_F(DamagedLinkTest, AnAnswerAboutADatasetIsRequestedAgain) {
         receive::DescribeDataset(gate_.address(), "digits").status();
     EXPECT_TRUE(absl::IsDataLoss(always)) << always;
     EXPECT_THAT(always.message(),
-                AllOf(HasSubstr("damaged"), Not(HasSubstr("has no dataset"))));
+                AllOf(HasSubstr("damaged"), Not(HasSubstr("unknown dataset"))));
   }
 }
 

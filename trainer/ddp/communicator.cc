@@ -83,7 +83,7 @@ class Watchdog {
         std::max(noticed_, Clock::time_point(Clock::duration(since)));
     if (now - from < patience_) return;
     MR_LOG(ERROR) << missing.Sentence(world_size_)
-                  << "; this rank is blocked on it and ends without a "
+                  << "; this rank cannot continue and exits without a "
                      "checkpoint of this step";
     // Not exit(): the trainer's thread is blocked in a call, and destructors
     // would wait for it.
@@ -372,7 +372,7 @@ absl::StatusOr<std::unique_ptr<PeerMonitor>> StartPeerMonitor(
   uint32_t port = 0;
   if (words.size() != 2 || !absl::SimpleAtoi(words[0], &port) || port > 65535) {
     return absl::InternalError(
-        "rank 0 published no valid address of its peer monitor");
+        "the address of rank 0's peer monitor is invalid");
   }
   options.token = words[1];
   return PeerMonitor::Connect(options, env.master_address,

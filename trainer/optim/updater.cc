@@ -53,8 +53,8 @@ absl::Status Updater::CheckScale() const {
   return absl::FailedPreconditionError(absl::StrCat(
       "the gradients are NaN or infinite at a loss scale of ", scale, ", ",
       CountText(scaler_->skipped(), "step was", "steps were"),
-      " skipped: the range of float16 is not the "
-      "reason; lower --lr, or try --precision=bfloat16"));
+      " skipped: float16's range is not the cause; lower --lr, or try "
+      "--precision=bfloat16"));
 }
 
 NamedParts Updater::State() const {

@@ -78,7 +78,8 @@ absl::StatusOr<Archive> OpenArchive(absl::string_view file) {
     if (entry.compressed) {
       return absl::InvalidArgumentError(
           absl::StrCat("its entry ", name,
-                       " is compressed, which torch.save never does; load the "
+                       " is compressed, and torch.save writes uncompressed "
+                       "entries; load the "
                        "file in Python and save it again"));
     }
     if (name == "byteorder" && entry.data != "little") {

@@ -165,7 +165,7 @@ class BuiltImageStage : public ImageStage {
       return absl::DataLossError(absl::StrCat(
           "the mask is ", stored_size.height, " x ", stored_size.width,
           " pixels (height x width), its image ", s.image_size.height, " x ",
-          s.image_size.width, "; both must have one size"));
+          s.image_size.width, "; mask and image must have the same size"));
     }
     absl::Status status = PlanGeometry(stored_size, sample_key, s);
     if (!status.ok()) {
@@ -328,8 +328,9 @@ class BuiltImageStage : public ImageStage {
           const double whole = static_cast<double>(header.width) *
                                header.height * program_.channels / divisor /
                                divisor;
-          refused |= decode && std::min(region, whole) >
-                                   static_cast<double>(decode::kMaxDecodedBytes);
+          refused |=
+              decode && std::min(region, whole) >
+                            static_cast<double>(decode::kMaxDecodedBytes);
           const int decoded = header.decoded_channels;
           if (decode && decoded != 0 && decoded != program_.channels) {
             bytes += region / program_.channels * decoded;

@@ -21,7 +21,7 @@ absl::Status FixSize(const RandomCrop& crop, TracedField& field) {
       ((*shape)[0] < crop.height() || (*shape)[1] < crop.width())) {
     return field.Refuse(absl::StrCat(
         "has images of ", (*shape)[0], " x ", (*shape)[1],
-        " (with padding), which are smaller than the window of ", crop.height(),
+        " (with padding), smaller than the crop window of ", crop.height(),
         " x ", crop.width(), ": add padding, or pad_if_needed: true"));
   }
   return field.Fix(crop.height(), crop.width());

@@ -30,7 +30,8 @@ absl::StatusOr<SealedMap> SealedMap::Open(int file) {
   struct statfs system = {};
   if (fstat(file, &status) != 0 || fstatfs(file, &system) != 0 ||
       !S_ISREG(status.st_mode) || system.f_type != TMPFS_MAGIC) {
-    return Refused("is no anonymous file in memory: make it with memfd_create");
+    return Refused(
+        "is not an anonymous memory file: create it with memfd_create");
   }
   const int seals = fcntl(file, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) {

@@ -1072,7 +1072,7 @@ TEST_F(DataToolTest, VerifyNamesAllThatIsDamaged) {
             HasSubstr("(sample 1, field image): "),
             HasSubstr("the content of shard " + info.shards(0).name() +
                       " is not what was packed: its hash is "),
-            HasSubstr("2 images of it cannot be decoded (see above)")));
+            HasSubstr("2 images cannot be decoded (see above)")));
 }
 
 // LMDB may die of what it finds here; the tool answers all the same.

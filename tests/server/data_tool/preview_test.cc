@@ -456,7 +456,7 @@ TEST_F(PreviewTest, TheSheetSaysWhatItShowsAndWhatWasDrawn) {
            "charts: preset mine\n",
            "transforms: decode_image, random_resized_crop, horizontal_flip\n",
            "epoch 2, step 1 of 2, seed 3, batch of 6 samples, 2 shown\n",
-           "frame: the part of the stored picture", "row 0: sample 6\n",
+           "frame: the region of the stored picture", "row 0: sample 6\n",
            "label: 0 disc\n", "before: 240 x 180\n", "after: 64 x 64\n",
            absl::StrCat("random_resized_crop: ",
                         explained->samples[0].drawn[0].what, "\n"),

@@ -269,7 +269,7 @@ TEST_F(Trace, SizesAreFollowed) {
                    .shape,
               ElementsAre(32, 30, 3));
   ExpectInvalid("tiny", "transforms { random_crop { height: 33 width: 32 } }",
-                "are smaller than the window of 33 x 32");
+                "smaller than the crop window of 33 x 32");
   EXPECT_THAT(*Of("image", "tiny",
                   "transforms { random_crop { height: 33 width: 32 "
                   "pad_if_needed: true } }")

@@ -424,7 +424,7 @@ TEST_F(Resolve, ALabelOfStringsIsToBecomeClassNumbers) {
 
 TEST_F(Resolve, UnknownNamesAreNotFound) {
   ExpectNotFound("sources { dataset: 'photo' } batch_size: 2",
-                 "it has: broken, captions, cifar, digits");
+                 "this server has: broken, captions, cifar, digits");
   ExpectNotFound(std::string(kPhotos) + "outputs { field: 'img' }",
                  "its fields are image, label");
   ExpectNotFound(

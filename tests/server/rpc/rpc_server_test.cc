@@ -792,7 +792,7 @@ TEST_F(RpcServerTest, DescribesItsDatasets) {
   const grpc::Status status =
       client_->stub().DescribeDataset(&context, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
-  EXPECT_THAT(status.error_message(), HasSubstr("`letters`; it has: digits"));
+  EXPECT_THAT(status.error_message(), HasSubstr("`letters`; this server has: digits"));
 }
 
 TEST_F(RpcServerTest, HealthAndReflectionAnswer) {
