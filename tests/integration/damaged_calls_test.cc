@@ -121,7 +121,7 @@ class DamagedCallsTest : public testing::ServiceTest {
   }
 
   static void ExpectNoBlame(const std::string& error) {
-    for (const char* blame : {"no dataset", "preset", "protocol version"}) {
+    for (const char* blame : {"unknown dataset", "preset", "protocol version"}) {
       EXPECT_THAT(error, Not(HasSubstr(blame)));
     }
   }

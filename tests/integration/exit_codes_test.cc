@@ -88,7 +88,7 @@ TEST_F(ExitCodesTest, Server) {
       {{server, dataset, "--check_config",
         "--check_pipeline=" + Path("other.textproto")},
        2,
-       "no dataset \"b\""},
+       "unknown dataset \"b\""},
       // What another machine, or another moment, may have.
       {{server, "--dataset=a=lmdb:" + Path("none")}, 1, "none"},
       {{server, dataset, "--listen=192.0.2.1:7001"}, 1, "192.0.2.1"},
