@@ -18,8 +18,9 @@ inline constexpr uint32_t kMinProtocolVersion = 1;
 // Every tensor of a payload starts at a multiple of this.
 inline constexpr uint64_t kTensorAlignment = 64;
 
-// Payload bytes in one frame. Receivers take any size; senders of this version
-// use this one (the measurements are in docs/performance.md).
+// Max payload bytes in one frame. Receivers take any size; senders use this one,
+// and less on slow links (server/rpc/frame_size.h; the measurements are in
+// docs/performance.md).
 inline constexpr uint64_t kFrameDataBytes = 512 << 10;
 
 // A header that is larger is refused: no batch needs it.

@@ -66,7 +66,7 @@ class PreviewBatch {
   virtual std::string label(int64_t row) const = 0;
 
   // The row of the batch, shown or not, that mix_up and cut_mix mix with this
-  // one (server/pipeline/batch_mixers.h); -1: none.
+  // one (server/pipeline/built_pipeline/batch_mixers.h); -1: none.
   virtual int64_t partner(int64_t row) const = 0;
 
   // The field whose pictures Pairs() shows. InvalidArgument: no output is an

@@ -9,8 +9,7 @@
 //   4e35. Checkpoints, weights and TorchScript files are therefore checked here
 //   before libtorch reads them.
 // - It allocates the size that a compressed entry claims: an archive of 2 kB
-// made
-//   it return 2 GiB. It does not free the directory of an archive that it
+//   made it return 2 GiB. It does not free the directory of an archive that it
 //   refuses.
 // - It throws, names no entry, and would bring libtorch into the parsers of
 //   foreign bytes, which run under sanitizers and a fuzzer without it.

@@ -3,7 +3,7 @@
 //
 // Thread-safe.
 //
-//   if (faults.Add(17, "/data/cat/1.jpg was overwritten")) DropIndex();
+//   faults.Add(17, "/data/cat/1.jpg was overwritten");
 
 #ifndef MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FOLDER_FAULTS_H_
 #define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FOLDER_FAULTS_H_
