@@ -43,7 +43,6 @@ class GraphModel final : public Classifier {
   torch::Tensor forward(torch::Tensor images) override;
   void train(bool on = true) override;
 
-
  private:
   using Key = std::tuple<std::vector<int64_t>, torch::ScalarType,
                          bool /*training*/, bool /*gradients*/,
