@@ -105,7 +105,7 @@ class ListPagesTest : public ::testing::Test {
             parquet::LogicalType::List())});
     const auto file = *arrow::io::FileOutputStream::Open(path_);
     auto properties = WithoutIndex();
-    properties.disable_dictionary()->data_pagesize(100'000);
+    properties.disable_dictionary()->data_pagesize(97'000);
     const auto writer = parquet::ParquetFileWriter::Open(
         file, std::static_pointer_cast<schema::GroupNode>(root),
         properties.build());
@@ -262,7 +262,7 @@ TEST_F(ListPagesTest, RowsAreTheSameOnAnyNumberOfThreads) {
   const auto column = *lists.Finish();
   Write(path_, column, kRagged, properties);
   for (const int threads : {1, 4}) {
-    ByteBudget budget(600 << 10);
+    ByteBudget budget(4 * kMiB);
     const auto source = Open(budget);
     ASSERT_TRUE(source.ok()) << source.status();
     std::vector<std::thread> readers;
