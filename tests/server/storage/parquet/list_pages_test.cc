@@ -28,7 +28,6 @@
 namespace millrace::storage {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 

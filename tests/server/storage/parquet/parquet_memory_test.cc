@@ -29,7 +29,6 @@ namespace millrace::storage {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr uint64_t kMiB = 1 << 20;
 
