@@ -53,6 +53,10 @@ class AddedSource final : public storage::RecordSource,
                                  uint64_t cache_bytes) const override {
     return base_->CheckFieldsWithin(used, cache_bytes);
   }
+  std::vector<std::string> WarningsOf(
+      const std::vector<bool>& used) const override {
+    return base_->WarningsOf(used);
+  }
   storage::ReadWait read_wait() const override { return base_->read_wait(); }
   absl::Status CheckFiles() const override { return base_->CheckFiles(); }
   absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -97,6 +98,15 @@ class RecordSource {
                                          uint64_t cache_bytes) const {
     static_cast<void>(cache_bytes);
     return CheckFields(used);
+  }
+
+  // Sentences about what makes random reads of these fields slow, each with
+  // file, column and a way out. Empty where CheckFields() is not OK. Reads
+  // files.
+  virtual std::vector<std::string> WarningsOf(
+      const std::vector<bool>& used) const {
+    static_cast<void>(used);
+    return {};
   }
 
   virtual ReadWait read_wait() const { return ReadWait::kNever; }

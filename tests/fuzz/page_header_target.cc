@@ -24,6 +24,8 @@ bool Run(const uint8_t* data, size_t size) {
        {header->encoded, header->stored, header->values}) {
     MR_CHECK(number >= 0 && number <= std::numeric_limits<int32_t>::max());
   }
+  MR_CHECK(header->levels >= 0 &&
+           header->levels <= 2 * int64_t{std::numeric_limits<int32_t>::max()});
   return true;
 }
 

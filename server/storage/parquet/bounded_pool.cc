@@ -151,6 +151,14 @@ void BoundedPool::Free(uint8_t* buffer, int64_t size, int64_t alignment) {
   used_ -= size;
 }
 
+arrow::Status BoundedPool::Charge::RaiseTo(int64_t bytes) {
+  if (bytes <= bytes_) return arrow::Status::OK();
+  ARROW_RETURN_NOT_OK(pool_->Take(bytes - bytes_));
+  pool_->used_ += bytes - bytes_;
+  bytes_ = bytes;
+  return arrow::Status::OK();
+}
+
 void BoundedPool::Close() {
   grow_ = nullptr;
   limit_ = used_.load();

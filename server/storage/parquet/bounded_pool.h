@@ -1,6 +1,7 @@
 // BoundedPool is the memory of one decoding of Arrow's: an allocation past what
 // was reserved for it fails with OutOfMemory, which Arrow hands back as any
-// other error. It may ask for more room first.
+// other error. It may ask for more room first. What Arrow's libraries allocate
+// elsewhere is charged.
 //
 // It counts; the memory itself is that of Base(). Arrays keep a bare pointer to
 // the pool of their buffers: it must outlive them.
@@ -40,6 +41,23 @@ class BoundedPool final : public arrow::MemoryPool {
   arrow::Status Reallocate(int64_t old_size, int64_t new_size,
                            int64_t alignment, uint8_t** ptr) override;
   void Free(uint8_t* buffer, int64_t size, int64_t alignment) override;
+
+  // Bytes that are allocated elsewhere, for what Arrow does in this pool. They
+  // count until the charge is gone. Belongs to the thread that allocates.
+  class Charge {
+   public:
+    explicit Charge(BoundedPool* pool) : pool_(pool) {}
+    ~Charge() { pool_->used_ -= bytes_; }
+    Charge(const Charge&) = delete;
+    Charge& operator=(const Charge&) = delete;
+
+    // OutOfMemory: there is no room for `bytes` in all.
+    arrow::Status RaiseTo(int64_t bytes);
+
+   private:
+    BoundedPool* const pool_;
+    int64_t bytes_ = 0;
+  };
 
   // Nothing is allocated any more.
   void Close();

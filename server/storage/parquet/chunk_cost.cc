@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "server/storage/parquet/codec_memory.h"
+
 namespace millrace::storage {
 namespace {
 
@@ -96,6 +98,8 @@ ChunkCost CostOf(const parquet::ColumnChunkMetaData& chunk,
   const uint64_t page = std::min(encoded, kPageBytes);
   ChunkCost cost;
   cost.stream = stored > kMaxChunkBytes;
+  cost.codec_kib = static_cast<uint16_t>(
+      (UsualCodecBytes(chunk.compression()) + 1023) >> 10);
   cost.fixed = kReaderBytes;
   cost.fixed +=
       cost.stream ? kStreamBytes + std::min(stored, kPageBytes) : stored;

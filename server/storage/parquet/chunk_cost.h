@@ -35,13 +35,18 @@ struct ChunkCost {
   bool dictionary = false;
   // The chunk is read page by page instead of at once.
   bool stream = false;
+  // What decompressing a page takes, in KiB. Columns are decoded one after the
+  // other, so the largest of a slice's columns counts, and not their sum.
+  uint16_t codec_kib = 0;
   // What a dictionary page of strings above kPageBytes takes beyond `fixed`, in
   // KiB: a lower bound. It counts when a row is refused, not in slices.
   uint32_t large_dictionary_kib = 0;
 
+  // Without CodecBytes().
   uint64_t Bytes(int64_t rows) const {
     return fixed + static_cast<uint64_t>(per_row * static_cast<double>(rows));
   }
+  uint64_t CodecBytes() const { return uint64_t{codec_kib} << 10; }
   // To decode one row, with a large dictionary page.
   uint64_t OneRowBytes() const {
     return Bytes(1) + (uint64_t{large_dictionary_kib} << 10);

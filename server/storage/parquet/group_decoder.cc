@@ -1,6 +1,7 @@
 #include "server/storage/parquet/group_decoder.h"
 
 #include <arrow/buffer.h>
+#include <arrow/io/memory.h>
 #include <arrow/record_batch.h>
 #include <parquet/column_page.h>
 #include <parquet/column_reader.h>
@@ -9,12 +10,15 @@
 #include <parquet/page_index.h>
 
 #include <algorithm>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "server/storage/parquet/chunk_place.h"
 #include "server/storage/parquet/chunk_stream.h"
+#include "server/storage/parquet/codec_memory.h"
 #include "server/storage/parquet/page_header.h"
 
 namespace millrace::storage {
@@ -63,66 +67,86 @@ class PooledFile final : public arrow::io::RandomAccessFile {
   arrow::MemoryPool* const pool_;
 };
 
-// Charges the pool for what Arrow allocates to parse long page headers. Arrow
-// looks at twice as many bytes after each failure to parse, so it is shown no
-// part of a header: of a damaged one, it would allocate what the header claims.
-class MeteredHeaders final : public arrow::io::InputStream {
+// Charges the pool for what Arrow allocates in addition to it: to parse long
+// page headers, and to decompress pages. Arrow looks at twice as many bytes of
+// a header after each failure to parse, so it is shown no part of a header: of
+// a damaged one, it would allocate what the header claims.
+class MeteredPages final : public arrow::io::InputStream {
  public:
-  MeteredHeaders(std::shared_ptr<arrow::io::InputStream> stream,
-                 arrow::MemoryPool* pool)
-      : stream_(std::move(stream)), pool_(pool) {}
+  // `always_compressed`: as for parquet::PageReader::Open().
+  MeteredPages(std::shared_ptr<arrow::io::InputStream> stream,
+               arrow::Compression::type codec, bool always_compressed,
+               BoundedPool* pool)
+      : stream_(std::move(stream)),
+        codec_(codec),
+        always_compressed_(always_compressed),
+        headers_(pool),
+        decompression_(pool) {}
 
   arrow::Result<std::string_view> Peek(int64_t nbytes) override {
     ARROW_ASSIGN_OR_RAISE(const std::string_view bytes, stream_->Peek(nbytes));
+    header_ = ParsePageHeader({bytes.data(), bytes.size()});
+    passed_header_ = false;
     if (nbytes <= kUsualPageHeaderBytes) return bytes;
-    const std::optional<PageHeader> header =
-        ParsePageHeader({bytes.data(), bytes.size()});
-    if (!header.has_value()) return bytes.substr(0, kUsualPageHeaderBytes);
-    if (const int64_t needed = PageHeaderMemory(header->bytes);
-        needed > charged_bytes_) {
-      charged_.reset();
-      charged_bytes_ = 0;
-      ARROW_ASSIGN_OR_RAISE(charged_, arrow::AllocateBuffer(needed, pool_));
-      charged_bytes_ = needed;
-    }
+    if (!header_.has_value()) return bytes.substr(0, kUsualPageHeaderBytes);
+    ARROW_RETURN_NOT_OK(headers_.RaiseTo(PageHeaderMemory(header_->bytes)));
     return bytes;
   }
   arrow::Result<int64_t> Read(int64_t nbytes, void* out) override {
     return stream_->Read(nbytes, out);
   }
+  // The first call after Peek() passes over the header, the second one reads
+  // the page.
   arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t nbytes) override {
-    return stream_->Read(nbytes);
+    ARROW_ASSIGN_OR_RAISE(auto buffer, stream_->Read(nbytes));
+    if (header_.has_value() && header_->bytes == nbytes &&
+        !std::exchange(passed_header_, true)) {
+      return buffer;
+    }
+    ARROW_RETURN_NOT_OK(decompression_.RaiseTo(DecompressionBytes(*buffer)));
+    return buffer;
   }
   arrow::Status Close() override { return stream_->Close(); }
   bool closed() const override { return stream_->closed(); }
   arrow::Result<int64_t> Tell() const override { return stream_->Tell(); }
 
  private:
+  int64_t DecompressionBytes(const arrow::Buffer& page) const {
+    // Arrow may accept a header that makes no sense here.
+    if (!header_.has_value()) return MaxCodecBytes(codec_);
+    const bool compressed = header_->compressed || always_compressed_;
+    if (!compressed || header_->levels >= page.size()) return 0;
+    return CodecBytes(codec_, page.data()[header_->levels]);
+  }
+
   const std::shared_ptr<arrow::io::InputStream> stream_;
-  arrow::MemoryPool* const pool_;
-  // Never touched: the system gives it no memory.
-  std::unique_ptr<arrow::Buffer> charged_;
-  int64_t charged_bytes_ = 0;
+  const arrow::Compression::type codec_;
+  const bool always_compressed_;
+  // Of the page that is read next.
+  std::optional<PageHeader> header_;
+  bool passed_header_ = false;
+  BoundedPool::Charge headers_;
+  BoundedPool::Charge decompression_;
 };
 
-// The first row of each data page of a chunk, followed by the end. Empty: the
-// file has no page index, or a wrong one.
-std::vector<int64_t> PageBounds(const parquet::ColumnChunkMetaData& chunk,
-                                int64_t rows, arrow::io::RandomAccessFile& file,
-                                const parquet::ReaderProperties& properties) {
+// The bounds as the page index has them. Null: the file has no page index, or a
+// wrong one.
+PageRows::Bounds PageBounds(const parquet::ColumnChunkMetaData& chunk,
+                            int64_t rows, arrow::io::RandomAccessFile& file,
+                            const parquet::ReaderProperties& properties) {
   const auto place = chunk.GetOffsetIndexLocation();
-  if (!place.has_value() || place->length <= 0) return {};
+  if (!place.has_value() || place->length <= 0) return nullptr;
   PARQUET_ASSIGN_OR_THROW(const std::shared_ptr<arrow::Buffer> stored,
                           file.ReadAt(place->offset, place->length));
   const auto index =
       parquet::OffsetIndex::Make(stored->data(), stored->size(), properties);
-  std::vector<int64_t> bounds;
+  auto bounds = std::make_shared<std::vector<int64_t>>();
   for (const parquet::PageLocation& page : index->page_locations()) {
-    bounds.push_back(page.first_row_index);
+    bounds->push_back(page.first_row_index);
   }
-  bounds.push_back(rows);
-  if (bounds.front() != 0 || !std::is_sorted(bounds.begin(), bounds.end())) {
-    return {};
+  bounds->push_back(rows);
+  if (bounds->front() != 0 || !std::is_sorted(bounds->begin(), bounds->end())) {
+    return nullptr;
   }
   return bounds;
 }
@@ -131,15 +155,17 @@ std::vector<int64_t> PageBounds(const parquet::ColumnChunkMetaData& chunk,
 
 // The state of the column that is being read.
 struct GroupDecoder::Progress {
-  int64_t begin = 0;        // the first row that is wanted
-  int64_t first = 0;        // the first row of the pages that are handed out
-  bool passing = false;     // pages are skipped
-  bool stream = false;      // the chunk is read page by page
+  int64_t begin = 0;     // the first row that is wanted
+  int64_t first = 0;     // the first row of the pages that are handed out
+  bool passing = false;  // pages are skipped
+  bool stream = false;   // the chunk is read page by page
+  std::shared_ptr<arrow::Buffer> chunk;  // otherwise; null: not read yet
   int32_t dictionary = -1;  // values of the dictionary; -1: there is none
-  // As PageBounds(), for a column of lists, and the number of skipped data
-  // pages.
-  std::vector<int64_t> bounds;
-  size_t pages = 0;
+  // Of the pages of a column of lists. Null: not known.
+  PageRows::Bounds bounds;
+  // Finds out `bounds`, for pages of version 1. Null where that was tried.
+  std::function<PageRows::Bounds()> count;
+  size_t pages = 0;     // data pages that were skipped
   bool hidden = false;  // the rows of a page are unknown
 
   // Whether no row of the page is wanted. The row before `begin` counts as
@@ -151,8 +177,13 @@ struct GroupDecoder::Progress {
       rows = *page.num_rows;
     } else if (!repeated) {
       rows = page.num_values;
-    } else if (pages + 1 < bounds.size()) {
-      rows = bounds[pages + 1] - bounds[pages];
+    } else {
+      if (bounds == nullptr && count != nullptr) {
+        bounds = std::exchange(count, nullptr)();
+      }
+      if (bounds != nullptr && pages + 1 < bounds->size()) {
+        rows = (*bounds)[pages + 1] - (*bounds)[pages];
+      }
     }
     hidden = rows < 0;
     passing = !hidden && first + rows < begin;
@@ -215,11 +246,15 @@ class GroupDecoder::File final : public parquet::ParquetFileReader::Contents {
  public:
   File(std::shared_ptr<arrow::io::RandomAccessFile> source,
        const parquet::ReaderProperties& properties,
-       std::shared_ptr<parquet::FileMetaData> metadata,
-       std::shared_ptr<Progress> progress)
+       std::shared_ptr<parquet::FileMetaData> metadata, int row_group,
+       std::shared_ptr<Progress> progress, PageRows::OfShard page_rows,
+       BoundedPool* pool)
       : source_(std::move(source)),
         properties_(properties),
+        row_group_(row_group),
         progress_(std::move(progress)),
+        page_rows_(page_rows),
+        pool_(pool),
         file_(Contents::Open(source_, properties_, std::move(metadata))) {}
 
   void Close() override { file_->Close(); }
@@ -237,16 +272,28 @@ class GroupDecoder::File final : public parquet::ParquetFileReader::Contents {
     return file_->GetBloomFilterReader();
   }
 
-  const std::shared_ptr<arrow::io::RandomAccessFile>& source() const {
-    return source_;
-  }
   const parquet::ReaderProperties& properties() const { return properties_; }
-  const std::shared_ptr<Progress>& progress() const { return progress_; }
+
+  // The pages of a column, for the Read() that is in progress.
+  std::unique_ptr<parquet::PageReader> OpenPages(int leaf) const;
 
  private:
+  bool Repeated(int leaf) const {
+    return metadata()->schema()->Column(leaf)->max_repetition_level() > 0;
+  }
+  // All pages. *stream is their source; null: the chunk was read at once.
+  std::unique_ptr<parquet::PageReader> OpenAllPages(
+      int leaf, std::shared_ptr<ChunkStream>* stream) const;
+  // The bounds of a column's pages, known or counted. Null: they cannot be
+  // counted.
+  PageRows::Bounds CountPages(int leaf) const;
+
   const std::shared_ptr<arrow::io::RandomAccessFile> source_;
   const parquet::ReaderProperties properties_;
+  const int row_group_;
   const std::shared_ptr<Progress> progress_;
+  const PageRows::OfShard page_rows_;
+  BoundedPool* const pool_;
   const std::unique_ptr<Contents> file_;
 };
 
@@ -256,33 +303,69 @@ const parquet::ReaderProperties* GroupDecoder::Group::properties() const {
 
 std::unique_ptr<parquet::PageReader> GroupDecoder::Group::GetColumnPageReader(
     int i) {
-  const parquet::ColumnDescriptor& column = *metadata()->schema()->Column(i);
-  const bool repeated = column.max_repetition_level() > 0;
-  const auto chunk = metadata()->ColumnChunk(i);
-  if (repeated && file_.progress()->passing) {
-    file_.progress()->bounds = PageBounds(*chunk, metadata()->num_rows(),
-                                          *file_.source(), file_.properties());
+  return file_.OpenPages(i);
+}
+
+std::unique_ptr<parquet::PageReader> GroupDecoder::File::OpenPages(
+    int leaf) const {
+  const bool repeated = Repeated(leaf);
+  if (repeated && progress_->passing) {
+    const auto group = metadata()->RowGroup(row_group_);
+    progress_->bounds = PageBounds(*group->ColumnChunk(leaf), group->num_rows(),
+                                   *source_, properties_);
+    progress_->count = [this, leaf] { return CountPages(leaf); };
   }
-  const ChunkPlace place = PlaceOf(*chunk, *file_.metadata());
-  arrow::MemoryPool* const pool = file_.properties().memory_pool();
-  std::shared_ptr<ChunkStream> stream;  // null: the chunk is read at once
-  std::shared_ptr<arrow::io::InputStream> bytes;
-  if (file_.progress()->stream) {
-    stream = std::make_shared<ChunkStream>(file_.source(), place.begin,
-                                           place.bytes, pool);
-    bytes = stream;
-  } else {
-    parquet::ReaderProperties properties = file_.properties();
-    bytes = properties.GetStream(file_.source(), place.begin, place.bytes);
-  }
-  std::unique_ptr<parquet::PageReader> pages = parquet::PageReader::Open(
-      std::make_shared<MeteredHeaders>(std::move(bytes), pool),
-      chunk->num_values(), chunk->compression(), file_.properties(), column,
-      // Files of older writers do not mark their pages as compressed.
-      file_.metadata()->writer_version().VersionLt(
-          parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION()));
-  return std::make_unique<Pages>(std::move(pages), file_.progress(), repeated,
+  std::shared_ptr<ChunkStream> stream;
+  std::unique_ptr<parquet::PageReader> pages = OpenAllPages(leaf, &stream);
+  return std::make_unique<Pages>(std::move(pages), progress_, repeated,
                                  std::move(stream));
+}
+
+std::unique_ptr<parquet::PageReader> GroupDecoder::File::OpenAllPages(
+    int leaf, std::shared_ptr<ChunkStream>* stream) const {
+  const auto chunk = metadata()->RowGroup(row_group_)->ColumnChunk(leaf);
+  const ChunkPlace place = PlaceOf(*chunk, *metadata());
+  std::shared_ptr<arrow::io::InputStream> bytes;
+  if (progress_->stream) {
+    *stream =
+        std::make_shared<ChunkStream>(source_, place.begin, place.bytes, pool_);
+    bytes = *stream;
+  } else {
+    if (progress_->chunk == nullptr) {
+      parquet::ReaderProperties properties = properties_;
+      bytes = properties.GetStream(source_, place.begin, place.bytes);
+      PARQUET_ASSIGN_OR_THROW(progress_->chunk, bytes->Read(place.bytes));
+    }
+    bytes = std::make_shared<arrow::io::BufferReader>(progress_->chunk);
+  }
+  // Files of older writers do not mark their pages as compressed.
+  const bool always_compressed = metadata()->writer_version().VersionLt(
+      parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
+  return parquet::PageReader::Open(
+      std::make_shared<MeteredPages>(std::move(bytes), chunk->compression(),
+                                     always_compressed, pool_),
+      chunk->num_values(), chunk->compression(), properties_,
+      *metadata()->schema()->Column(leaf), always_compressed);
+}
+
+PageRows::Bounds GroupDecoder::File::CountPages(int leaf) const {
+  const PageRows::Key key = {
+      .shard = page_rows_.shard, .group = row_group_, .leaf = leaf};
+  if (PageRows::Bounds known = page_rows_.rows->Find(key)) return known;
+  try {
+    std::shared_ptr<ChunkStream> stream;
+    const std::unique_ptr<parquet::PageReader> pages =
+        OpenAllPages(leaf, &stream);
+    PageRows::Bounds bounds = CountPageRows(
+        *pages, metadata()->schema()->Column(leaf)->max_repetition_level(),
+        metadata()->RowGroup(row_group_)->num_rows());
+    if (bounds != nullptr) page_rows_.rows->Keep(key, bounds);
+    return bounds;
+  } catch (const std::exception&) {
+    // The page that is damaged may hold none of the rows that are wanted.
+    // Decoding reports what it finds in those that do.
+    return nullptr;
+  }
 }
 
 parquet::ArrowReaderProperties DecoderProperties() {
@@ -301,7 +384,8 @@ GroupDecoder::~GroupDecoder() = default;
 arrow::Result<std::unique_ptr<GroupDecoder>> GroupDecoder::Make(
     std::shared_ptr<arrow::io::RandomAccessFile> file,
     std::shared_ptr<parquet::FileMetaData> metadata, int row_group,
-    std::vector<Column> columns, arrow::MemoryPool* pool) {
+    std::vector<Column> columns, PageRows::OfShard page_rows,
+    BoundedPool* pool) {
   std::unique_ptr<GroupDecoder> decoder(
       new GroupDecoder(row_group, std::move(columns)));
   parquet::ReaderProperties reading(pool);
@@ -313,7 +397,7 @@ arrow::Result<std::unique_ptr<GroupDecoder>> GroupDecoder::Make(
   auto parquet = std::make_unique<parquet::ParquetFileReader>();
   parquet->Open(std::make_unique<File>(
       std::make_shared<PooledFile>(std::move(file), pool), reading,
-      std::move(metadata), decoder->progress_));
+      std::move(metadata), row_group, decoder->progress_, page_rows, pool));
   ARROW_ASSIGN_OR_RAISE(
       decoder->reader_,
       parquet::arrow::FileReader::Make(pool, std::move(parquet), decoding));
@@ -355,6 +439,7 @@ arrow::Result<arrow::ArrayVector> GroupDecoder::Read(int column, int64_t begin,
     ARROW_RETURN_NOT_OK(next(end - at));
     arrays.push_back(batch->column(0));
   }
+  progress_->chunk = nullptr;
   if (at != std::max(begin, end)) {
     return arrow::Status::Invalid("it has more rows than its row group");
   }

@@ -1,13 +1,16 @@
 // GroupDecoder decodes a slice of the rows of one row group, column by column.
-// Pages that end before the first wanted row are skipped if their headers or
-// the file's page index contain their number of rows; other rows before it are
-// decoded a few at a time and dropped. Pages after the last row are not read.
+// Pages that end before the first wanted row are skipped: their headers or the
+// file's page index contain their number of rows, or their lists are counted,
+// once for each column chunk (page_rows.h). Other rows before it are decoded a
+// few at a time and dropped. Pages after the last row are not read.
 //
-// Belongs to one thread. Everything that Arrow allocates comes from the pool,
-// which must outlive the arrays. Throws as Parquet does.
+// Belongs to one thread. Everything that Arrow allocates comes from the pool or
+// is charged to it. The pool must outlive the arrays. Throws as Parquet does.
 //
-//   ARROW_ASSIGN_OR_RAISE(auto decoder, GroupDecoder::Make(file, metadata, 3,
-//                                                          columns, pool));
+//   ARROW_ASSIGN_OR_RAISE(
+//       auto decoder, GroupDecoder::Make(file, metadata, 3, columns,
+//                                        {.rows = &page_rows, .shard = 7},
+//                                        pool));
 //   ARROW_ASSIGN_OR_RAISE(auto arrays, decoder->Read(0, 4096, 5120, 1024));
 
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_GROUP_DECODER_H_
@@ -15,7 +18,6 @@
 
 #include <arrow/array.h>
 #include <arrow/io/interfaces.h>
-#include <arrow/memory_pool.h>
 #include <arrow/result.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/metadata.h>
@@ -24,6 +26,9 @@
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include "server/storage/parquet/bounded_pool.h"
+#include "server/storage/parquet/page_rows.h"
 
 namespace millrace::storage {
 
@@ -43,7 +48,8 @@ class GroupDecoder {
   static arrow::Result<std::unique_ptr<GroupDecoder>> Make(
       std::shared_ptr<arrow::io::RandomAccessFile> file,
       std::shared_ptr<parquet::FileMetaData> metadata, int row_group,
-      std::vector<Column> columns, arrow::MemoryPool* pool);
+      std::vector<Column> columns, PageRows::OfShard page_rows,
+      BoundedPool* pool);
   ~GroupDecoder();
   GroupDecoder(const GroupDecoder&) = delete;
   GroupDecoder& operator=(const GroupDecoder&) = delete;
@@ -54,7 +60,7 @@ class GroupDecoder {
                                          int64_t step);
 
   // Of the last Read(): rows before `begin` that were decoded, and whether that
-  // is because nothing says how many lists the pages hold.
+  // is because the rows of the pages cannot be counted.
   int64_t dropped_rows() const { return dropped_rows_; }
   bool rows_hidden() const;
 

@@ -22,6 +22,10 @@ struct PageHeader {
   int64_t encoded = -1;  // once it is decompressed
   int64_t stored = -1;
   int64_t values = 0;
+  // Bytes of the levels that a page of version 2 begins with, and whether the
+  // rest of the page is marked as compressed. Of another page, all is.
+  int64_t levels = 0;
+  bool compressed = true;
   int64_t bytes = 0;  // of the header itself; at least 1
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "server/storage/parquet/codec_memory.h"
 #include "server/storage/parquet/page_header.h"
 
 namespace millrace::storage {
@@ -30,7 +31,8 @@ bool Raise(uint64_t bytes, uint64_t* largest, uint64_t* next) {
 }  // namespace
 
 arrow::Result<PageSizes> ReadPageSizes(arrow::io::RandomAccessFile& file,
-                                       const ChunkPlace& place) {
+                                       const ChunkPlace& place,
+                                       arrow::Compression::type codec) {
   PageSizes sizes;
   std::string bytes;
   const int64_t end = place.begin + place.bytes;
@@ -47,6 +49,14 @@ arrow::Result<PageSizes> ReadPageSizes(arrow::io::RandomAccessFile& file,
       }
     }
     sizes.header = std::max(sizes.header, header->bytes);
+    const int64_t body = header->bytes + header->levels;
+    uint8_t first = 0;
+    if (body < static_cast<int64_t>(bytes.size())) {
+      first = static_cast<uint8_t>(bytes[body]);
+    } else {
+      ARROW_RETURN_NOT_OK(file.ReadAt(at + body, 1, &first).status());
+    }
+    sizes.codec = std::max(sizes.codec, CodecBytes(codec, first));
     const auto stored = static_cast<uint64_t>(header->stored);
     const auto encoded = static_cast<uint64_t>(header->encoded);
     if (header->type == kDictionaryPage) {

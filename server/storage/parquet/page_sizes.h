@@ -8,6 +8,7 @@
 
 #include <arrow/io/interfaces.h>
 #include <arrow/result.h>
+#include <arrow/util/type_fwd.h>
 
 #include <cstdint>
 
@@ -26,15 +27,17 @@ struct PageSizes {
   uint64_t values = 0;  // of the page with `encoded`
   int64_t data_pages = 0;
   int64_t header = 0;  // bytes of the longest header
+  int64_t codec = 0;   // bytes that decompressing a page takes, at most
   // Of the dictionary; 0: there is none.
   uint64_t dictionary_stored = 0;
   uint64_t dictionary = 0;
 };
 
-// Reads the headers of all pages. Errors as `file` has them; Invalid: a header
-// makes no sense.
+// Reads the headers of all pages, compressed with `codec`. Errors as `file` has
+// them; Invalid: a header makes no sense.
 arrow::Result<PageSizes> ReadPageSizes(arrow::io::RandomAccessFile& file,
-                                       const ChunkPlace& place);
+                                       const ChunkPlace& place,
+                                       arrow::Compression::type codec);
 
 }  // namespace millrace::storage
 

@@ -329,33 +329,33 @@ absl::StatusOr<std::vector<ChunkCost>> ParquetFile::CostsOf(
   return costs;
 }
 
-bool ParquetFile::RowsHidden(int group, const ColumnPlan& plan) const {
-  // Values of PageType.
-  constexpr int64_t kDataPage = 0;
+int64_t ParquetFile::FirstPageRows(int group, const ColumnPlan& plan) const {
+  // A value of PageType.
   constexpr int64_t kDictionaryPage = 2;
   ChunkPlace place;
-  bool may_be = false;
+  double values_per_row = 0;
   // Damage is reported when the chunk is decoded.
   static_cast<void>(Catch(path_, "read the footer of", [&] {
-    if (metadata_->schema()->Column(plan.leaf)->max_repetition_level() == 0) {
-      return arrow::Status::OK();
-    }
     const auto chunk = metadata_->RowGroup(group)->ColumnChunk(plan.leaf);
     place = PlaceOf(*chunk, *metadata_);
-    may_be = !chunk->GetOffsetIndexLocation().has_value();
+    values_per_row =
+        static_cast<double>(chunk->num_values()) /
+        static_cast<double>(group_starts_[group + 1] - group_starts_[group]);
     return arrow::Status::OK();
   }));
-  // The footer does not tell the version of the pages: Arrow counts those of
-  // version 2 as pages of version 1.
-  for (int64_t at = place.begin; may_be && at < place.begin + place.bytes;) {
+  if (!(values_per_row > 0)) return 0;
+  for (int64_t at = place.begin; at < place.begin + place.bytes;) {
     std::string bytes;
-    if (!ReadAt(at, kUsualPageHeaderBytes, &bytes).ok()) return false;
+    if (!ReadAt(at, kUsualPageHeaderBytes, &bytes).ok()) return 0;
     const std::optional<PageHeader> header = ParsePageHeader(bytes);
-    if (!header.has_value()) return false;
-    if (header->type != kDictionaryPage) return header->type == kDataPage;
+    if (!header.has_value()) return 0;
+    if (header->type != kDictionaryPage) {
+      return static_cast<int64_t>(static_cast<double>(header->values) /
+                                  values_per_row);
+    }
     at += header->bytes + header->stored;
   }
-  return false;
+  return 0;
 }
 
 absl::StatusOr<std::vector<ChunkPlace>> ParquetFile::PlacesOf(
@@ -382,7 +382,8 @@ absl::StatusOr<std::vector<DecodeBound>> ParquetFile::BoundsOf(
       const int leaf = column.plan->leaf;
       const auto chunk = metadata_->RowGroup(group)->ColumnChunk(leaf);
       ARROW_ASSIGN_OR_RAISE(const PageSizes pages,
-                            ReadPageSizes(*file_, PlaceOf(*chunk, *metadata_)));
+                            ReadPageSizes(*file_, PlaceOf(*chunk, *metadata_),
+                                          chunk->compression()));
       bounds.push_back(BoundOf(*chunk, *metadata_->schema()->Column(leaf),
                                column.cost, pages));
     }
@@ -393,10 +394,11 @@ absl::StatusOr<std::vector<DecodeBound>> ParquetFile::BoundsOf(
 
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
     const Slice& slice, std::vector<Column> columns,
-    std::shared_ptr<BoundedPool> pool, Waste* waste) const {
+    PageRows::OfShard page_rows, std::shared_ptr<BoundedPool> pool,
+    Waste* waste) const {
   while (true) {
     int failed = -1;
-    auto decoded = TryDecode(slice, columns, pool, waste, &failed);
+    auto decoded = TryDecode(slice, columns, page_rows, pool, waste, &failed);
     if (decoded.ok()) return decoded;
     if (pool->refused_bytes() > 0) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -418,7 +420,8 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
 
 absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
     const Slice& slice, const std::vector<Column>& columns,
-    const std::shared_ptr<BoundedPool>& pool, Waste* waste, int* failed) const {
+    PageRows::OfShard page_rows, const std::shared_ptr<BoundedPool>& pool,
+    Waste* waste, int* failed) const {
   std::vector<GroupDecoder::Column> leaves;
   for (const Column& column : columns) {
     leaves.push_back({.leaf = column.plan->leaf,
@@ -428,7 +431,7 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::TryDecode(
   std::unique_ptr<GroupDecoder> decoder;
   MR_RETURN_IF_ERROR(Catch(path_, "decode", [&] {
     return GroupDecoder::Make(file_, metadata_, slice.group, std::move(leaves),
-                              pool.get())
+                              page_rows, pool.get())
         .Value(&decoder);
   }));
   const int64_t rows = slice.end - slice.begin;

@@ -7,8 +7,9 @@
 // shared footer and reads with pread.
 //
 //   MR_ASSIGN_OR_RETURN(auto file, ParquetFile::Open(path));
-//   MR_ASSIGN_OR_RETURN(auto slice, file->Decode({.group = 3, .end = 64},
-//                                                columns, pool, &waste));
+//   MR_ASSIGN_OR_RETURN(auto slice,
+//                       file->Decode({.group = 3, .end = 64}, columns,
+//                                    {.rows = &page_rows}, pool, &waste));
 //   MR_RETURN_IF_ERROR(file->CheckUnchanged());  // it may be used
 
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_FILE_H_
@@ -37,6 +38,7 @@
 #include "server/storage/parquet/chunk_place.h"
 #include "server/storage/parquet/column_map.h"
 #include "server/storage/parquet/decode_bound.h"
+#include "server/storage/parquet/page_rows.h"
 #include "server/storage/parquet/row_group.h"
 
 namespace millrace::storage {
@@ -84,10 +86,9 @@ class ParquetFile {
   // damaged.
   absl::StatusOr<std::vector<ChunkCost>> CostsOf(const ColumnPlan& plan) const;
 
-  // Whether neither the headers of pages nor an index say how many lists the
-  // pages of a column contain, as its first page shows: a slice is then
-  // decoded from the first row of the row group on.
-  bool RowsHidden(int group, const ColumnPlan& plan) const;
+  // The number of rows in the first page of a column, from the number of its
+  // values: other pages have about as many. 0: not known.
+  int64_t FirstPageRows(int group, const ColumnPlan& plan) const;
 
   // Where the column chunk of each row group lies, as far as the file has it.
   // DataLoss: the footer is damaged.
@@ -118,16 +119,18 @@ class ParquetFile {
     int field = -1;
     int64_t rows = 0;
     uint64_t bytes = 0;
-    // Nothing says how many lists a page holds.
+    // The rows of its pages cannot be counted.
     bool hidden = false;
   };
 
-  // Reads and decodes columns of a slice into memory of `pool`. Errors as of
-  // Open(); FailedPrecondition: the pool has refused more memory. Whatever
-  // comes back counts only when the file is CheckUnchanged() afterwards.
+  // Reads and decodes columns of a slice into memory of `pool`. `page_rows`
+  // remembers what it finds out of the pages. Errors as of Open();
+  // FailedPrecondition: the pool has refused more memory. Whatever comes back
+  // counts only when the file is CheckUnchanged() afterwards.
   absl::StatusOr<std::shared_ptr<RowGroup>> Decode(
       const Slice& slice, std::vector<Column> columns,
-      std::shared_ptr<BoundedPool> pool, Waste* waste) const;
+      PageRows::OfShard page_rows, std::shared_ptr<BoundedPool> pool,
+      Waste* waste) const;
 
   // What decoding rows of these columns of a row group takes at most, from the
   // headers of all of its pages. DataLoss: they are damaged.
@@ -148,8 +151,8 @@ class ParquetFile {
   absl::Status ReadOrigin();
   absl::StatusOr<std::shared_ptr<RowGroup>> TryDecode(
       const Slice& slice, const std::vector<Column>& columns,
-      const std::shared_ptr<BoundedPool>& pool, Waste* waste,
-      int* failed) const;
+      PageRows::OfShard page_rows, const std::shared_ptr<BoundedPool>& pool,
+      Waste* waste, int* failed) const;
 
   const std::string path_;
   std::shared_ptr<arrow::io::ReadableFile> file_;

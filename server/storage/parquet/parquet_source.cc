@@ -25,6 +25,7 @@
 #include "server/storage/parquet/features_json.h"
 #include "server/storage/parquet/foreign_fingerprint.h"
 #include "server/storage/parquet/page_header.h"
+#include "server/storage/parquet/page_rows.h"
 #include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/row_group_cache.h"
 #include "server/storage/parquet/slice_plan.h"
@@ -42,6 +43,10 @@ using Reservations = std::vector<ByteBudget::Reservation>;
 // Max bytes of a column name in a message.
 constexpr size_t kMaxNameBytes = 200;
 
+// Max bytes of what a source remembers of the rows in pages of lists: 8 bytes
+// for each page of all files.
+constexpr uint64_t kMaxPageRowsBytes = 1 << 20;
+
 // Max number of field sets whose plans a source remembers, and max bytes of a
 // refusal that it remembers.
 constexpr size_t kMaxProjections = 64;
@@ -53,6 +58,8 @@ constexpr absl::string_view kNoDictionary =
 constexpr absl::string_view kNoStatistics =
     "smaller values, or without statistics (pyarrow: write_statistics=False; "
     "polars: statistics=False)";
+constexpr absl::string_view kOtherCodec =
+    "another compression (pyarrow: compression='zstd')";
 constexpr absl::string_view kSmallerPages =
     "smaller pages (pyarrow: write_batch_size=1; a page ends only after a "
     "multiple of write_batch_size rows, 1024 by default)";
@@ -151,6 +158,7 @@ struct Projection {
   uint64_t max_slice_bytes = 1;
   // Upper bound of the memory of all rows, decoded.
   uint64_t all_bytes = 0;
+  std::vector<std::string> warnings;
 };
 
 class ParquetSource final : public RecordSource {
@@ -182,6 +190,12 @@ class ParquetSource final : public RecordSource {
   }
   absl::Status CheckFields(const std::vector<bool>& used) const override {
     return Project(used).status();
+  }
+  std::vector<std::string> WarningsOf(
+      const std::vector<bool>& used) const override {
+    const auto projection = Project(used);
+    return projection.ok() ? (*projection)->warnings
+                           : std::vector<std::string>();
   }
   absl::Status CheckFieldsWithin(const std::vector<bool>& used,
                                  uint64_t cache_bytes) const override {
@@ -247,14 +261,26 @@ class ParquetSource final : public RecordSource {
     uint64_t page_values = 0;
     bool dictionary = false;
     uint64_t header_bytes = 0;  // of the longest page header
+    // To decompress a page, where the plan has less; otherwise 0.
+    uint64_t codec_bytes = 0;
 
-    // Whether the header takes more memory than the page.
-    bool header() const {
-      return static_cast<uint64_t>(PageHeaderMemory(
-                 static_cast<int64_t>(header_bytes))) > page_bytes;
+    // Whether decompression, or else the header, takes more memory than the
+    // page.
+    bool codec() const {
+      return codec_bytes > std::max(HeaderMemory(), page_bytes);
+    }
+    bool header() const { return !codec() && HeaderMemory() > page_bytes; }
+    bool values() const { return !codec() && !header() && !dictionary; }
+    uint64_t HeaderMemory() const {
+      return static_cast<uint64_t>(
+          PageHeaderMemory(static_cast<int64_t>(header_bytes)));
     }
     // "its largest page has 10 bytes".
     std::string Page() const {
+      if (codec()) {
+        return absl::StrCat("decompressing a page takes ", codec_bytes,
+                            " bytes");
+      }
       if (header()) {
         return absl::StrCat("statistics in the header of a page have ",
                             header_bytes, " bytes");
@@ -263,6 +289,7 @@ class ParquetSource final : public RecordSource {
                           " page has ", page_bytes, " bytes");
     }
     absl::string_view Smaller() const {
+      if (codec()) return kOtherCodec;
       if (header()) return kNoStatistics;
       if (dictionary) return kNoDictionary;
       return page_values == 1 ? kSmallerValues : kSmallerPages;
@@ -274,9 +301,10 @@ class ParquetSource final : public RecordSource {
       const Shard& shard, int group,
       absl::Span<const ParquetFile::Column> columns,
       uint64_t cache_bytes) const;
-  // Log a warning, once for each field: before reads whose slices will be
-  // decoded from the first row of their row group on, and after such a read.
-  void WarnOfHiddenRows(const Projection& projection) const;
+  // Sentences about lists whose pages contain many times the rows of a slice,
+  // by field.
+  std::map<int, std::string> SlowLists(const Projection& projection) const;
+  // Logs a warning, once for each field.
   void WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
                        const ParquetFile::Waste& waste,
                        int64_t slice_rows) const;
@@ -303,6 +331,7 @@ class ParquetSource final : public RecordSource {
   const Reservations footers_;              // of options.metadata_budget
   const ByteBudget::Reservation reserved_;  // the cache's bytes
   mutable RowGroupCache cache_;
+  mutable PageRows page_rows_{kMaxPageRowsBytes};
   // Max bytes to decode a slice, of all readers.
   mutable std::atomic<uint64_t> max_slice_bytes_{1};
   // Never held while a file is read or a Planned::mu is taken.
@@ -338,7 +367,12 @@ absl::StatusOr<std::shared_ptr<const Projection>> ParquetSource::Project(
       Plan(used, cache_.max_bytes(), /*reads_pages=*/true, made.get());
   if (status.ok()) {
     planned->made = made;
-    if (warn) WarnOfHiddenRows(*made);
+    if (warn) {
+      for (auto& [field, warning] : SlowLists(*made)) {
+        if (WarnOnce(field)) MR_LOG(WARNING) << warning;
+        made->warnings.push_back(std::move(warning));
+      }
+    }
     return made;
   }
   // The files and the cache do not change, so the refusal stays valid.
@@ -375,6 +409,8 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
   uint64_t refused_bytes = cache_bytes;
   const Shard* refused_shard = nullptr;
   int refused_group = 0;
+  absl::string_view smaller;
+  uint64_t max_codec = 0;
   for (const Shard& shard : shards_) {
     std::vector<SlicePlan>& slices = made->slices.emplace_back();
     const std::vector<int64_t>& starts = shard.file->group_starts();
@@ -390,8 +426,13 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
           std::max(made->max_slice_bytes, slices.back().bytes);
       uint64_t bytes = slices.back().bytes;  // of one row, if above the cache
       uint64_t one_row = 0;
-      for (const ChunkCost& cost : costs) one_row += cost.OneRowBytes();
-      bytes = std::max(bytes, one_row);
+      uint64_t codec = 0;
+      for (const ChunkCost& cost : costs) {
+        one_row += cost.OneRowBytes();
+        codec = std::max(codec, cost.CodecBytes());
+      }
+      max_codec = std::max(max_codec, codec);
+      bytes = std::max(bytes, one_row + codec);
       if (bytes <= refused_bytes) continue;
       refused_bytes = bytes;
       std::string columns;
@@ -402,14 +443,16 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
       }
       refused_shard = &shard;
       refused_group = group;
+      smaller = codec > one_row ? kOtherCodec : kSmallerValues;
       refused = absl::StrCat(
           shard.file->path(), ": decoding one row of row group ", group,
-          " takes ", bytes, " bytes of memory (columns ", columns, ")");
+          " takes ", bytes, " bytes of memory (columns ", columns,
+          codec == 0 ? "" : absl::StrCat(", decompression ", codec), ")");
     }
   }
+  made->all_bytes += max_codec;
   if (refused.empty()) return absl::OkStatus();
   uint64_t enough = refused_bytes;
-  absl::string_view smaller = kSmallerValues;
   if (reads_pages) {
     const auto more = EnoughFor(
         *refused_shard, refused_group,
@@ -420,7 +463,7 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
       enough = more->bytes;
       absl::StrAppend(&refused, ", or up to ", enough, " bytes, because ",
                       more->Page());
-      if (more->dictionary || more->header()) smaller = more->Smaller();
+      if (!more->values()) smaller = more->Smaller();
     }
   }
   return absl::FailedPreconditionError(absl::StrCat(
@@ -463,7 +506,8 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   auto pool = std::make_shared<BoundedPool>(
       room.bytes(), [&room](uint64_t more) { return room.Grow(more); });
   ParquetFile::Waste waste;
-  auto decoded = in.file->Decode(slice, columns, pool, &waste);
+  auto decoded = in.file->Decode(
+      slice, columns, {.rows = &page_rows_, .shard = shard}, pool, &waste);
   pool->Close();
   // The cache may keep only rows of the file as it was when it was opened.
   MR_RETURN_IF_ERROR(files_.Check(shard));
@@ -488,9 +532,9 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
   return absl::FailedPreconditionError(absl::StrCat(
       why, ": it needs up to ", enough->bytes, " bytes, because ",
       enough->Page(),
-      enough->dictionary || enough->header()
-          ? ""
-          : absl::StrCat(" (", CountText(enough->page_values, "value"), ")"),
+      enough->values()
+          ? absl::StrCat(" (", CountText(enough->page_values, "value"), ")")
+          : "",
       "; ", MoreCacheFor(enough->bytes, enough->Smaller())));
 }
 
@@ -512,8 +556,13 @@ absl::StatusOr<ParquetSource::Enough> ParquetSource::EnoughFor(
                       shard.file->BoundsOf(group, columns));
   Enough enough = {.bytes = cache_bytes};
   std::vector<ChunkCost> costs;
+  uint64_t planned_codec = 0;
+  uint64_t codec_bytes = 0;
   for (const DecodeBound& bound : bounds) {
     costs.push_back(bound.cost);
+    planned_codec = std::max(planned_codec, bound.cost.CodecBytes());
+    codec_bytes =
+        std::max(codec_bytes, static_cast<uint64_t>(bound.pages.codec));
     // The plan has counted a dictionary that stays one.
     const uint64_t dictionary =
         bound.cost.dictionary ? 0 : bound.pages.dictionary;
@@ -527,12 +576,18 @@ absl::StatusOr<ParquetSource::Enough> ParquetSource::EnoughFor(
     enough.page_values = bound.pages.values;
     enough.dictionary = dictionary > bound.pages.encoded;
   }
+  const uint64_t more_codec =
+      codec_bytes - std::min(codec_bytes, planned_codec);
+  if (more_codec > 0) {
+    enough.codec_bytes = codec_bytes;
+    enough.unplanned = true;
+  }
   const std::vector<int64_t>& starts = shard.file->group_starts();
   const int64_t rows = starts[group + 1] - starts[group];
   // A larger cache allows larger slices, up to the row group.
   while (true) {
     const SlicePlan plan = PlanSlices(rows, costs, enough.bytes);
-    uint64_t max_bytes = plan.bytes;
+    uint64_t max_bytes = plan.bytes + more_codec;
     for (const DecodeBound& bound : bounds) {
       max_bytes += bound.Bytes(plan.rows) - bound.cost.Bytes(plan.rows);
     }
@@ -546,7 +601,8 @@ bool ParquetSource::WarnOnce(int field) const {
   return warned_fields_.insert(field).second;
 }
 
-// The way out for a file with slices of `slice_rows` rows.
+// The way out for a file with slices of `slice_rows` rows. `hidden`: the rows
+// of its pages cannot be counted.
 std::string SmallerGroups(int64_t slice_rows, bool hidden) {
   return absl::StrCat(
       "write the file again with row groups of at most ", slice_rows,
@@ -556,62 +612,76 @@ std::string SmallerGroups(int64_t slice_rows, bool hidden) {
              : "");
 }
 
-void ParquetSource::WarnOfHiddenRows(const Projection& projection) const {
+std::map<int, std::string> ParquetSource::SlowLists(
+    const Projection& projection) const {
   // The cache keeps all rows, so that each slice is decoded once.
-  if (projection.all_bytes <= cache_.max_bytes()) return;
+  if (projection.all_bytes <= cache_.max_bytes()) return {};
   struct Worst {
     int shard = 0;
     int group = 0;
-    double bytes = 0;  // decoded in vain for a slice, on average
+    int64_t page_rows = 0;
+    int64_t in_vain = 0;  // rows that are decoded for a slice, on average
+    double bytes = 0;     // of these
   };
   std::map<int, Worst> worst;  // by field
   // By shard and field: its pages are alike, and finding out reads the file.
-  std::map<std::pair<size_t, int>, bool> hidden;
+  std::map<std::pair<size_t, int>, int64_t> page_rows;
   for (size_t s = 0; s < shards_.size(); ++s) {
     const Shard& shard = shards_[s];
     const std::vector<int64_t>& starts = shard.file->group_starts();
     for (int group = 0; group < shard.file->row_groups(); ++group) {
       const int64_t rows = starts[group + 1] - starts[group];
       const SlicePlan& plan = projection.slices[s][group];
-      const int64_t in_vain = (rows - plan.rows) / 2;
       for (const int field : projection.fields) {
-        const ChunkCost& cost = shard.costs[field][group];
-        const double bytes = cost.per_row * static_cast<double>(in_vain);
-        Worst& most = worst[field];
-        // Less than a slice in vain is not worth a warning.
-        if (bytes <= std::max(most.bytes, static_cast<double>(plan.bytes))) {
+        const ColumnForm form = shard.columns[field].form;
+        if (form != ColumnForm::kFixedList && form != ColumnForm::kList) {
           continue;
         }
-        const auto [known, is_new] = hidden.try_emplace({s, field}, false);
+        const ChunkCost& cost = shard.costs[field][group];
+        Worst& most = worst[field];
+        // Whether pages of `page` rows cost the most so far. Less than a slice
+        // in vain is not worth a warning.
+        const auto costs_more = [&](int64_t page) {
+          const double bytes =
+              cost.per_row * static_cast<double>((page - plan.rows) / 2);
+          return bytes > std::max(most.bytes, static_cast<double>(plan.bytes));
+        };
+        if (!costs_more(rows)) continue;
+        const auto [known, is_new] = page_rows.try_emplace({s, field}, 0);
         if (is_new) {
-          known->second = shard.file->RowsHidden(group, shard.columns[field]);
+          known->second =
+              shard.file->FirstPageRows(group, shard.columns[field]);
         }
-        if (!known->second) continue;
-        most = {.shard = static_cast<int>(s), .group = group, .bytes = bytes};
+        const int64_t page = std::min(known->second, rows);
+        if (!costs_more(page)) continue;
+        const int64_t in_vain = (page - plan.rows) / 2;
+        most = {.shard = static_cast<int>(s),
+                .group = group,
+                .page_rows = page,
+                .in_vain = in_vain,
+                .bytes = cost.per_row * static_cast<double>(in_vain)};
       }
     }
   }
+  std::map<int, std::string> warnings;
   for (const auto& [field, most] : worst) {
-    if (most.bytes == 0 || !WarnOnce(field)) continue;
+    if (most.bytes == 0) continue;
     const Shard& shard = shards_[most.shard];
-    const std::vector<int64_t>& starts = shard.file->group_starts();
-    const int64_t rows = starts[most.group + 1] - starts[most.group];
     const int64_t slice_rows = projection.slices[most.shard][most.group].rows;
     const std::string more =
         cache_advice_ ? cache_advice_(projection.all_bytes) : "";
-    MR_LOG(WARNING) << shard.file->path() << ": random reads of column '"
-                    << shard.columns[field].name
-                    << "' are slow: for each row of a batch, "
-                    << "about " << (rows - slice_rows) / 2
-                    << " other rows of row group " << most.group << " (" << rows
-                    << " rows) are decoded, because the file "
-                    << "does not say how many lists its pages contain; "
-                    << SmallerGroups(slice_rows, /*hidden=*/true)
-                    << (more.empty()
-                            ? ""
-                            : absl::StrCat(", or ", more,
-                                           ", which keeps all rows decoded"));
+    warnings[field] = absl::StrCat(
+        shard.file->path(), ": random reads of column '",
+        shard.columns[field].name,
+        "' are slow: for each row of a batch, about ", most.in_vain,
+        " other rows of row group ", most.group,
+        " are decoded, because its pages contain about ", most.page_rows,
+        " rows; ", SmallerGroups(slice_rows, /*hidden=*/false),
+        more.empty()
+            ? ""
+            : absl::StrCat(", or ", more, ", which keeps all rows decoded"));
   }
+  return warnings;
 }
 
 void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
@@ -620,16 +690,16 @@ void ParquetSource::WarnOfSlowReads(int shard, const ParquetFile::Slice& slice,
   if (!WarnOnce(waste.field)) return;
   const ParquetFile& file = *shards_[shard].file;
   const std::vector<int64_t>& starts = file.group_starts();
-  MR_LOG(WARNING)
-      << file.path() << ": random reads of column '"
-      << shards_[shard].columns[waste.field].name << "' are slow: to read rows "
-      << slice.begin << " to " << slice.end << " of row group " << slice.group
-      << " (" << starts[slice.group + 1] - starts[slice.group] << " rows), "
-      << waste.rows << " earlier rows were decoded too, because "
-      << (waste.hidden
-              ? "the file does not say how many lists its pages contain"
-              : "its pages contain many rows")
-      << "; " << SmallerGroups(slice_rows, waste.hidden);
+  MR_LOG(WARNING) << file.path() << ": random reads of column '"
+                  << shards_[shard].columns[waste.field].name
+                  << "' are slow: to read rows " << slice.begin << " to "
+                  << slice.end << " of row group " << slice.group << " ("
+                  << starts[slice.group + 1] - starts[slice.group] << " rows), "
+                  << waste.rows << " earlier rows were decoded too, because "
+                  << (waste.hidden
+                          ? "its pages begin inside of lists, or are damaged"
+                          : "its pages contain many rows")
+                  << "; " << SmallerGroups(slice_rows, waste.hidden);
 }
 
 class ParquetReader final : public RecordReader {

@@ -18,16 +18,19 @@ constexpr uint64_t kSliceBytes = 4096;
 SlicePlan PlanSlices(int64_t rows, absl::Span<const ChunkCost> columns,
                      uint64_t cache_bytes) {
   ChunkCost all = {.fixed = kSliceBytes};
+  uint64_t codec = 0;
   for (const ChunkCost& column : columns) {
     all.fixed += column.fixed;
     all.per_row += column.per_row;
+    codec = std::max(codec, column.CodecBytes());
   }
   rows = std::max<int64_t>(1, rows);
   // Every slice repeats the fixed part, which must be at most half of the
   // slice.
-  const uint64_t target =
-      std::min(cache_bytes,
-               std::max({cache_bytes / kParts, kMinSliceBytes, 2 * all.fixed}));
+  const uint64_t wanted =
+      std::max({cache_bytes / kParts, kMinSliceBytes, 2 * all.fixed}) + codec;
+  all.fixed += codec;
+  const uint64_t target = std::min(cache_bytes, wanted);
   if (all.Bytes(rows) <= target) return {rows, all.Bytes(rows)};
   const double room =
       target > all.fixed ? static_cast<double>(target - all.fixed) : 0;

@@ -272,7 +272,8 @@ TEST(PageSizes, AreThoseOfTheLargestPages) {
   const auto reader = parquet::ParquetFileReader::Open(file);
   const auto chunk = reader->metadata()->RowGroup(0)->ColumnChunk(0);
   const ChunkPlace place = PlaceOf(*chunk, *reader->metadata());
-  const auto sizes = ReadPageSizes(*file, place);
+  const auto sizes =
+      ReadPageSizes(*file, place, arrow::Compression::UNCOMPRESSED);
   ASSERT_TRUE(sizes.ok()) << sizes.status();
   EXPECT_EQ(sizes->data_pages, 3);
   EXPECT_EQ(sizes->values, 4u);
@@ -281,10 +282,12 @@ TEST(PageSizes, AreThoseOfTheLargestPages) {
   EXPECT_EQ(sizes->dictionary, 0u);
 
   // No header is there.
-  EXPECT_TRUE(ReadPageSizes(*file, {.begin = place.begin + 1000,
-                                    .bytes = place.bytes - 1000})
-                  .status()
-                  .IsInvalid());
+  EXPECT_TRUE(
+      ReadPageSizes(*file,
+                    {.begin = place.begin + 1000, .bytes = place.bytes - 1000},
+                    arrow::Compression::UNCOMPRESSED)
+          .status()
+          .IsInvalid());
 }
 
 // An integer in Thrift's compact protocol.
@@ -309,7 +312,8 @@ TEST(PageSizes, SizesBeyond32BitsAreRefused) {
         std::string(2, '\0');
     arrow::io::BufferReader file(arrow::Buffer::FromString(page));
     return ReadPageSizes(
-        file, {.begin = 0, .bytes = static_cast<int64_t>(page.size())});
+        file, {.begin = 0, .bytes = static_cast<int64_t>(page.size())},
+        arrow::Compression::UNCOMPRESSED);
   };
   const auto whole = read(kMax, kMax, kMax);
   ASSERT_TRUE(whole.ok()) << whole.status();

@@ -29,7 +29,6 @@ namespace millrace::storage {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr uint64_t kMiB = 1 << 20;
 
@@ -178,8 +177,12 @@ TEST_F(DistinctStringsTest, StringsStayADictionary) {
   ExpectPeakWithin(64 * kMiB);
 }
 
-// 1.5 MB in the footer, 164 MB once decoded.
-TEST_F(ParquetMemoryTest, PaddedTokensStayWithinTheCache) {
+// 1.5 MB in the footer, 164 MB once decoded. With a page index, and with pages
+// whose lists are counted.
+class PaddedTokensTest : public ParquetMemoryTest,
+                         public ::testing::WithParamInterface<bool> {};
+
+TEST_P(PaddedTokensTest, StayWithinTheCache) {
   constexpr int64_t kRows = 20'000;
   auto values = Int64s(kRows * kTokens, [](int64_t i) {
     return Token(i / kTokens, i % kTokens);
@@ -187,7 +190,9 @@ TEST_F(ParquetMemoryTest, PaddedTokensStayWithinTheCache) {
   const auto type = arrow::fixed_size_list(arrow::int64(), kTokens);
   const auto tokens = std::make_shared<arrow::FixedSizeListArray>(
       type, kRows, std::move(values));
-  Write(path_, {arrow::field("tokens", type)}, {tokens}, kRows);
+  auto properties = Properties();
+  if (!GetParam()) properties.disable_write_page_index();
+  Write(path_, {arrow::field("tokens", type)}, {tokens}, kRows, properties);
   ASSERT_LT(std::filesystem::file_size(path_), 4 * kMiB);
 
   ByteBudget budget(32 * kMiB);
@@ -216,6 +221,8 @@ TEST_F(ParquetMemoryTest, PaddedTokensStayWithinTheCache) {
   // Rows are kept for later.
   EXPECT_LT((*source)->unused_bytes(), 32 * kMiB);
 }
+
+INSTANTIATE_TEST_SUITE_P(PageIndex, PaddedTokensTest, ::testing::Bool());
 
 // What a dataset reports of its files is reserved in the budget: small row
 // groups took seven times their footer, which nobody counted.
@@ -445,149 +452,6 @@ int64_t BytesRead() {
   return std::stoll(text.substr(text.find("rchar: ") + 7));
 }
 
-// Pages of lists in version 1 do not say where a row is: what that costs is
-// said, and how to write them otherwise, which is tried here.
-class ListPagesTest : public ParquetMemoryTest {
- protected:
-  static constexpr int64_t kRows = 500;
-  static constexpr int64_t kValues = 5000;
-  static int32_t Value(int64_t row, int64_t i) {
-    return static_cast<int32_t>(row * kValues + i);
-  }
-  void WriteLists(parquet::WriterProperties::Builder properties,
-                  int64_t group_rows = kRows) {
-    arrow::Int32Builder values(arrow::system_memory_pool());
-    for (int64_t i = 0; i < kRows * kValues; ++i) {
-      ASSERT_TRUE(values.Append(Value(0, i)).ok());
-    }
-    const auto type = arrow::fixed_size_list(arrow::int32(), kValues);
-    const auto lists = std::make_shared<arrow::FixedSizeListArray>(
-        type, kRows, *values.Finish());
-    properties.disable_dictionary()->write_batch_size(kValues);
-    Write(path_, {arrow::field("tokens", type)}, {lists}, group_rows,
-          properties);
-  }
-  // Opens it, reads rows, and gives the bytes that the last row of all took to
-  // read and what was logged.
-  void ReadLists(int64_t* last_row_bytes, std::string* logged) {
-    ByteBudget budget(6 * kMiB);
-    const auto source = Open(budget);
-    ASSERT_TRUE(source.ok()) << source.status();
-    ::testing::internal::CaptureStderr();
-    const auto reader = (*source)->NewReader();
-    const int64_t before = BytesRead();
-    for (const int64_t row : {kRows - 1, int64_t{0}, int64_t{250}}) {
-      const auto bytes = ReadField(**reader, row, 0);
-      ASSERT_TRUE(bytes.ok()) << bytes.status();
-      if (row == kRows - 1) *last_row_bytes = BytesRead() - before;
-      ASSERT_EQ(bytes->size(), kValues * sizeof(int32_t));
-      const auto* values = reinterpret_cast<const int32_t*>(bytes->data());
-      for (int64_t i = 0; i < kValues; ++i) {
-        ASSERT_EQ(values[i], Value(row, i)) << row << " " << i;
-      }
-    }
-    *logged = ::testing::internal::GetCapturedStderr();
-  }
-};
-
-// A client waited for the first batch, was told that the server is slow or
-// stuck, and only then did the server say why. Now the check of the fields says
-// so, which is part of opening a pipeline and of --check_config.
-TEST_F(ListPagesTest, WhatRandomReadsWillCostIsSaidBeforeTheFirstOne) {
-  auto small_pages = Properties();
-  small_pages.data_pagesize(100'000)->disable_write_page_index();
-  WriteLists(small_pages);
-  ByteBudget budget(6 * kMiB);
-  ::testing::internal::CaptureStderr();
-  const auto source = OpenRecordSource(
-      "parquet:" + path_, {.cache_budget = &budget,
-                           .cache_bytes = budget.capacity(),
-                           .cache_advice = [](uint64_t bytes) {
-                             return absl::StrCat("give the server ", bytes,
-                                                 " bytes");
-                           }});
-  ASSERT_TRUE(source.ok()) << source.status();
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "")
-      << "the column may be in no pipeline";
-  ::testing::internal::CaptureStderr();
-  EXPECT_TRUE((*source)->CheckFields({true}).ok());
-  const std::string logged = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(logged, HasSubstr(path_ + ": random reads of column 'tokens' are "
-                                        "slow: for each row of a batch, about "
-                                        "2"));
-  EXPECT_THAT(logged, HasSubstr("other rows of row group 0 (500 rows) are "
-                                "decoded"));
-  EXPECT_THAT(logged, HasSubstr("row_group_size="));
-  // The cache that is named holds what was decoded once.
-  constexpr char kAdvice[] = "give the server ";
-  const size_t at = logged.find(kAdvice);
-  ASSERT_NE(at, std::string::npos) << logged;
-  const uint64_t all = std::stoull(logged.substr(at + sizeof(kAdvice) - 1));
-  ByteBudget larger(all);
-  const auto cached = Open(larger);
-  ASSERT_TRUE(cached.ok()) << cached.status();
-  ::testing::internal::CaptureStderr();
-  const auto reader = (*cached)->NewReader();
-  int64_t before = 0;
-  for (const int pass : {1, 2}) {
-    before = BytesRead();
-    for (int64_t row = kRows - 1; row >= 0; --row) {
-      ASSERT_TRUE(ReadField(**reader, row, 0).ok()) << pass << " " << row;
-    }
-  }
-  EXPECT_LT(BytesRead() - before, 1 << 20) << "the second pass reads no page";
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
-}
-
-// Pages of version 2 do not help where a page has many times the rows.
-TEST_F(ListPagesTest, LargePagesAreNamed) {
-  auto properties = Properties();
-  properties.data_page_version(parquet::ParquetDataPageVersion::V2);
-  properties.data_pagesize(2'000'000);
-  WriteLists(properties);
-  int64_t bytes = 0;
-  std::string logged;
-  ReadLists(&bytes, &logged);
-  EXPECT_THAT(logged, HasSubstr("its pages contain many rows; write the file "
-                                "again with row groups of at most "));
-  EXPECT_THAT(logged, HasSubstr("max_rows_per_page"));
-  EXPECT_THAT(logged, Not(HasSubstr("data_page_version")));
-}
-
-TEST_F(ListPagesTest, WhatRandomReadsCostIsSaidWithAWayOut) {
-  int64_t bytes = 0;
-  std::string logged;
-  auto small_pages = Properties();
-  small_pages.data_pagesize(100'000)->disable_write_page_index();
-  WriteLists(small_pages);
-  ReadLists(&bytes, &logged);
-  EXPECT_GT(bytes, 9 << 20);
-  EXPECT_THAT(logged,
-              HasSubstr(absl::StrCat(
-                  path_, ": random reads of column 'tokens' are slow")));
-  EXPECT_THAT(logged, HasSubstr("row group 0 (500 rows)"));
-  // Once is enough.
-  EXPECT_EQ(logged.find("are slow"), logged.rfind("are slow"));
-  EXPECT_THAT(logged, HasSubstr("data_page_version='2.0'"));
-  EXPECT_THAT(logged, HasSubstr("write_page_index=True"));
-  const std::string groups = "row groups of at most ";
-  ASSERT_THAT(logged, HasSubstr(groups));
-  const int64_t rows =
-      std::stoll(logged.substr(logged.find(groups) + groups.size()));
-
-  auto version_2 = small_pages;
-  version_2.data_page_version(parquet::ParquetDataPageVersion::V2);
-  auto indexed = small_pages;
-  indexed.enable_write_page_index();
-  for (const auto& [properties, group_rows] :
-       {std::pair(version_2, kRows), {indexed, kRows}, {small_pages, rows}}) {
-    WriteLists(properties, group_rows);
-    ReadLists(&bytes, &logged);
-    EXPECT_LT(bytes, 3 << 20);
-    EXPECT_EQ(logged, "");
-  }
-}
-
 // A row of a large row group of images costs its pages, not the row group.
 TEST_F(ParquetMemoryTest, PagesBeforeASliceAreNotRead) {
   constexpr int64_t kRows = 500;
@@ -618,6 +482,23 @@ TEST_F(ParquetMemoryTest, PagesBeforeASliceAreNotRead) {
     const int64_t row = i * 173 % kRows;
     ASSERT_EQ(*ReadField(**reader, row, 0), content(row)) << row;
   }
+}
+
+TEST(SlicePlan, DecompressionCountsOnce) {
+  const ChunkCost plain = {.fixed = 1000, .per_row = 100};
+  ChunkCost packed = plain;
+  packed.codec_kib = 100;
+  EXPECT_EQ(
+      PlanSlices(64, {packed, packed, plain}, 32 * kMiB).bytes,
+      PlanSlices(64, {plain, plain, plain}, 32 * kMiB).bytes + (100 << 10));
+  // Slices do not become shorter while there is memory.
+  packed.per_row = 1 << 20;
+  ChunkCost unpacked = packed;
+  unpacked.codec_kib = 0;
+  EXPECT_EQ(PlanSlices(64, {packed}, 32 * kMiB).rows,
+            PlanSlices(64, {unpacked}, 32 * kMiB).rows);
+  EXPECT_EQ(PlanSlices(64, {packed}, 80 << 10).rows, 1);
+  EXPECT_GT(PlanSlices(64, {packed}, 80 << 10).bytes, 80u << 10);
 }
 
 TEST(SlicePlan, SmallRowGroupsStayWhole) {
