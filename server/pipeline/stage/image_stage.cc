@@ -22,9 +22,10 @@ namespace {
 // Typical scratch memory: decoded pixels, rotated pixels, transposed columns,
 // intermediate images and libjpeg's own rows.
 constexpr int64_t kTypicalScratchBytes = 16 << 20;
-// Max bytes that a worker's buffers keep together from image to image: new
-// pages for each image of 2048 x 1024 would take a twentieth of its time. Above
-// that, the buffers of more than kKeptBytesEach are freed, and then all.
+// Max bytes that a worker's buffers keep together from image to image: enough
+// for an image of 2048 x 1024, for which new pages would take some
+// milliseconds. Above that, the buffers of more than kKeptBytesEach are freed,
+// and then all.
 constexpr size_t kKeptBytes = kTypicalScratchBytes / 2;
 constexpr size_t kKeptBytesEach = 4 << 20;
 

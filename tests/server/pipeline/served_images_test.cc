@@ -216,9 +216,9 @@ TEST_F(ServedImagesTest, FreedImagesLeaveTheProcess) {
   const struct {
     const char* suffix;
     std::vector<uint8_t> image;
-  } kinds[] = {{"jpg", Progressive(4000, 3000)},
+  } kinds[] = {{"jpg", Progressive(3900, 2900)},
                {"webp", Lossless(2000, 1400)},
-               {"png", Interlaced(3000, 3000)}};
+               {"png", Interlaced(2400, 2400)}};
   for (const auto& kind : kinds) {
     SCOPED_TRACE(kind.suffix);
     std::filesystem::remove_all(folder_);
