@@ -222,12 +222,12 @@ TEST_F(ServedImagesTest, FreedImagesLeaveTheProcess) {
   for (const auto& kind : kinds) {
     SCOPED_TRACE(kind.suffix);
     std::filesystem::remove_all(folder_);
-    Add(kind.image, kind.suffix, 24);
+    Add(kind.image, kind.suffix, 16);
     ASSERT_NO_FATAL_FAILURE(Start(kBudget));
     peak_ = 0;
     const absl::Status received = Receive(kSmall);
     EXPECT_TRUE(received.ok()) << received;
-    EXPECT_EQ(batches_.size(), 12u);
+    EXPECT_EQ(batches_.size(), 8u);
     EXPECT_LE(peak_, kBudget * kMiB + kBesideBudget);
     std::printf("%s: %d MiB are left\n", kind.suffix,
                 static_cast<int>(Now() / kMiB));

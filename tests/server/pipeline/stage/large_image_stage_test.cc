@@ -48,8 +48,8 @@ std::unique_ptr<ImageStage> Build(const std::vector<std::string>& texts) {
 }
 
 // As on a thread of an engine with `capacity` bytes for large images.
-absl::Status Run(const ImageStage& stage, const Bytes& image,
-                 int64_t capacity) {
+absl::Status RunOnce(const ImageStage& stage, const Bytes& image,
+                     int64_t capacity) {
   decode::LargeImageGate gate(capacity);
   LargeImages large;
   large.gate = &gate;
@@ -97,7 +97,7 @@ TEST(LargeImageStage, WhatADecoderRefusesIsABadSampleAtEveryBudget) {
          ImagesOfWholeBytes(part * decode::kMaxDecodedBytes)) {
       for (const int64_t capacity : kCapacities) {
         SCOPED_TRACE(absl::StrCat(claim.format, ", ", part, ", ", capacity));
-        const absl::Status status = Run(*stage, claim.bytes, capacity);
+        const absl::Status status = RunOnce(*stage, claim.bytes, capacity);
         EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
         EXPECT_THAT(std::string(status.message()),
                     HasSubstr("the maximum is 268435456 for one image"));
@@ -116,7 +116,7 @@ TEST(LargeImageStage, WhatADecoderTakesNeedsALargerBudget) {
          ImagesOfWholeBytes(part * decode::kMaxDecodedBytes)) {
       for (const int64_t capacity : kCapacities) {
         SCOPED_TRACE(absl::StrCat(claim.format, ", ", part, ", ", capacity));
-        const absl::Status status = Run(*stage, claim.bytes, capacity);
+        const absl::Status status = RunOnce(*stage, claim.bytes, capacity);
         if (capacity < 240 * kMiB) {
           EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition)
               << status;
@@ -138,7 +138,7 @@ TEST(LargeImageStage, WhatBecomesTooLargeIsABadSampleAtEveryBudget) {
   ASSERT_NE(stage, nullptr);
   const Bytes image = WriteJpeg({}, 1);
   for (const int64_t capacity : kCapacities) {
-    const absl::Status status = Run(*stage, image, capacity);
+    const absl::Status status = RunOnce(*stage, image, capacity);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("becomes 12000 x 12000 during its transforms"));
