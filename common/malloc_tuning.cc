@@ -4,11 +4,17 @@
 
 namespace millrace {
 
-void SetMallocThresholds() {
+// Either call ends glibc's adaptation of both thresholds.
+
+void KeepFreedMemory() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
-  // The first call ends glibc's adaptation of this threshold; 32 MiB is its
-  // upper bound.
+  // The upper bound that glibc accepts.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
+}
+
+void ReturnLargeBlocks() {
+  mallopt(M_TRIM_THRESHOLD, 2 * kLargeBlockBytes);
+  mallopt(M_MMAP_THRESHOLD, kLargeBlockBytes);
 }
 
 }  // namespace millrace

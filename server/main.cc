@@ -27,6 +27,7 @@
 #include "common/cpu_check.h"
 #include "common/log_level.h"
 #include "common/logging.h"
+#include "common/malloc_tuning.h"
 #include "common/program/exit_code.h"
 #include "common/read_file.h"
 #include "common/standard_output.h"
@@ -484,6 +485,7 @@ absl::Status CheckNoDataset(const std::string& path, const Datasets& datasets) {
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  ReturnLargeBlocks();
   RouteLibraryLogs();
   if (const absl::Status level = CheckLogLevel(); !level.ok()) {
     return Fail(level);

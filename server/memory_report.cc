@@ -123,12 +123,17 @@ std::string DescribeMemory(const pipeline::MemoryUse& use,
        "decoded Parquet row groups");
   Line(&out, "  file reads", FormatByteSize(file_read_bytes),
        "further files of image folders while they are read");
-  if (use.large_images > 0) {
+  if (use.largest_image > 0) {
+    const std::string each =
+        FormatByteSize(use.scratch_each + use.large_images);
     Line(&out, "  large images", FormatByteSize(use.large_images),
-         absl::StrCat("images that need more than the scratch of a thread; up "
-                      "to ",
-                      FormatByteSize(use.scratch_each + use.large_images),
-                      " for an image"));
+         use.large_images > 0
+             ? absl::StrCat(
+                   "images that need more than the scratch of a thread; up to ",
+                   each, " for an image")
+             : absl::StrCat("too small a budget for them: the server refuses "
+                            "images that need more than ",
+                            each, ", the scratch of a thread"));
   }
   Line(&out, "  batches", FormatByteSize(use.batches),
        "the rest, for batches that are filled, ready or being sent");

@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
     execv("/proc/self/exe", argv);
     // On failure training is only slower.
   }
-  millrace::SetMallocThresholds();
+  millrace::KeepFreedMemory();
   millrace::RouteLibraryLogs();
   return millrace::trainer::Main({argv + 1, argv + argc});
 }

@@ -90,7 +90,7 @@ int Main(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   millrace::HoldStandardStreams();
   millrace::IgnoreWriteSignals();
-  millrace::SetMallocThresholds();
+  millrace::KeepFreedMemory();
   millrace::RouteLibraryLogs();
   return millrace::cli::Main({argv + 1, argv + argc});
 }

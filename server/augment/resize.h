@@ -53,6 +53,8 @@ class ResizeScratch {
   bool Reserve(int64_t source_bytes);
   // Frees memory that an unusually wide image has needed.
   void ReleaseAbove(size_t bytes) { columns_.ReleaseAbove(bytes); }
+  // Bytes that it keeps for the next image.
+  size_t kept_bytes() const { return tile_.capacity() + columns_.capacity(); }
 
   // Some rows of a strip of columns, between the two passes.
   uint8_t* tile() { return tile_.data(); }

@@ -669,6 +669,8 @@ bool FastEntropy::Reserve(size_t bytes) {
 
 bool FastEntropy::truncated() const { return state_->marker == 0; }
 
+size_t FastEntropy::kept_bytes() const { return state_->bytes.capacity(); }
+
 void FastEntropy::ReleaseAbove(size_t bytes) {
   state_->bytes.ReleaseAbove(bytes);
 }

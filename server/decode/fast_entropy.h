@@ -68,6 +68,8 @@ class FastEntropy {
   bool truncated() const;
 
   void ReleaseAbove(size_t bytes);
+  // Bytes that its buffer keeps for the next image.
+  size_t kept_bytes() const;
 
  private:
   struct State;

@@ -102,8 +102,7 @@ absl::StatusOr<DecodedImage> ImageDecoder::DecodeStored(
   }
 }
 
-absl::StatusOr<DecodedImage> ImageDecoder::Decode(const DecodeRegion& region) {
-  if (header_.orientation == 1) return DecodeStored(region);
+DecodeRegion ImageDecoder::StoredRegion(const DecodeRegion& region) const {
   const Turn turn = TurnOf(header_.orientation);
   DecodeRegion stored = region;
   int64_t stored_width = header_.width;
@@ -115,6 +114,26 @@ absl::StatusOr<DecodedImage> ImageDecoder::Decode(const DecodeRegion& region) {
   }
   if (turn.mirror_x) stored.left = stored_width - stored.left - stored.width;
   if (turn.mirror_y) stored.top = stored_height - stored.top - stored.height;
+  return stored;
+}
+
+int64_t ImageDecoder::BytesFor(const DecodeRegion& region) const {
+  const DecodeRegion stored = StoredRegion(region);
+  if (operator_ != nullptr) return operator_->BytesFor(stored);
+  switch (format_) {
+    case ImageFormat::kJpeg:
+      return jpeg_.BytesFor(stored);
+    case ImageFormat::kWebp:
+      return webp_.BytesFor(stored);
+    default:
+      return png_.BytesFor(stored);
+  }
+}
+
+absl::StatusOr<DecodedImage> ImageDecoder::Decode(const DecodeRegion& region) {
+  if (header_.orientation == 1) return DecodeStored(region);
+  const Turn turn = TurnOf(header_.orientation);
+  const DecodeRegion stored = StoredRegion(region);
   MR_ASSIGN_OR_RETURN(DecodedImage image, DecodeStored(stored));
 
   const int64_t channels = region.channels;
@@ -144,6 +163,13 @@ void ImageDecoder::ReleaseAbove(size_t bytes) {
   webp_.ReleaseAbove(bytes);
   for (const auto& decoder : operators_) decoder->ReleaseAbove(bytes);
   upright_.ReleaseAbove(bytes);
+}
+
+size_t ImageDecoder::kept_bytes() const {
+  size_t bytes = jpeg_.kept_bytes() + png_.kept_bytes() + webp_.kept_bytes() +
+                 upright_.capacity();
+  for (const auto& decoder : operators_) bytes += decoder->kept_bytes();
+  return bytes;
 }
 
 }  // namespace millrace::decode

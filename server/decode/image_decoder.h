@@ -38,17 +38,27 @@ class ImageDecoder {
       absl::Span<const uint8_t> bytes, bool exif_transpose,
       absl::Span<const operators::Operators::Decoder* const> operators = {});
 
+  // Bytes that Decode(region) compares with kMaxDecodedBytes: the pixels that
+  // it decodes for the region, and what the format needs beside them. Above
+  // that, Decode() returns DataLoss before it allocates. After a successful
+  // Open().
+  int64_t BytesFor(const DecodeRegion& region) const;
+
   // Once after each successful Open(). region.divisor is at most the header's
   // max_divisor.
   absl::StatusOr<DecodedImage> Decode(const DecodeRegion& region);
 
   // Frees buffers larger than `bytes`; what Decode() returned is invalid then.
   void ReleaseAbove(size_t bytes);
+  // Bytes that its buffers keep for the next image.
+  size_t kept_bytes() const;
 
  private:
   absl::StatusOr<ImageHeader> OpenStored(
       absl::Span<const uint8_t> bytes, bool exif_transpose,
       absl::Span<const operators::Operators::Decoder* const> operators);
+  // The region in the stored image.
+  DecodeRegion StoredRegion(const DecodeRegion& region) const;
   absl::StatusOr<DecodedImage> DecodeStored(const DecodeRegion& region);
   OperatorDecoder& Of(const operators::Operators::Decoder& decoder);
 

@@ -133,8 +133,11 @@ struct Target {
   bool skips;     // skips the rows above the region; else decodes them
   uint8_t* rows;  // (bottom - top) rows of `stride` bytes
   ptrdiff_t stride;
-  uint8_t* line;  // libjpeg's row if it is converted or dropped
   bool converted;
+  // libjpeg's row if its pixels are converted or dropped; else null. The
+  // region's begin at `line_offset`.
+  uint8_t* line;
+  ptrdiff_t line_offset;
   FastEntropy* entropy;  // null: libjpeg's own decoder
   const uint8_t* index;  // seek index of the scan, unverified
   size_t index_bytes;
@@ -177,6 +180,33 @@ bool IsSmoothed(const jpeg_decompress_struct& info) {
     }
   }
   return false;
+}
+
+// Columns [left, right) of the image at 1/divisor of its size.
+struct Columns {
+  int64_t left;
+  int64_t right;
+
+  int64_t Bytes(const DecodeRegion& region) const {
+    return (right - left) * region.channels * region.height;
+  }
+};
+
+int64_t WidthAt(const jpeg_decompress_struct& info, int divisor) {
+  return (static_cast<int64_t>(info.image_width) + divisor - 1) / divisor;
+}
+
+// What libjpeg decodes for the region. With interpolated chroma, the columns at
+// the edge of a crop lack their neighbours. So one more iMCU is decoded on each
+// inner side.
+Columns DecodedColumns(const jpeg_decompress_struct& info,
+                       const DecodeRegion& region) {
+  const int64_t width = WidthAt(info, region.divisor);
+  if (!CanCrop(info, region.divisor)) return {0, width};
+  const int64_t unit = int64_t{8} / region.divisor * info.max_h_samp_factor;
+  return {std::max<int64_t>(0, region.left / unit - 1) * unit,
+          std::min(width, ((region.left + region.width + unit - 1) / unit + 1) *
+                              unit)};
 }
 
 // Bytes of the coefficients, which several scans need all at once.
@@ -261,7 +291,7 @@ struct JpegDecoder::State {
     }
     uint8_t* row = target->rows;
     while (info->output_scanline < target->bottom) {
-      if (!target->converted) {
+      if (target->line == nullptr) {
         JSAMPROW rows[kRowsPerCall];
         JDIMENSION n = target->bottom - info->output_scanline;
         if (n > kRowsPerCall) n = kRowsPerCall;
@@ -272,14 +302,17 @@ struct JpegDecoder::State {
       }
       JSAMPROW line = target->line;
       jpeg_read_scanlines(info, &line, 1);
+      uint8_t* const pixels = target->line + target->line_offset;
       if (info->out_color_space == JCS_CMYK) {
         // In-place conversion is safe: three bytes are written after four are
         // read.
-        uint8_t* rgb = target->channels == 3 ? row : target->line;
-        InvertedCmykRowToRgb(line, target->crop_width, rgb);
+        uint8_t* rgb = target->channels == 3 ? row : pixels;
+        InvertedCmykRowToRgb(pixels, target->crop_width, rgb);
       }
-      if (target->channels == 1) {
-        RgbRowToGray(target->line, target->crop_width, row);
+      if (!target->converted) {
+        std::memcpy(row, pixels, target->stride);
+      } else if (target->channels == 1) {
+        RgbRowToGray(pixels, target->crop_width, row);
       }
       row += target->stride;
     }
@@ -426,6 +459,11 @@ bool JpegDecoder::UsesFastEntropy(const State& state) const {
          FastEntropy::Fits(state.info);
 }
 
+int64_t JpegDecoder::BytesFor(const DecodeRegion& region) const {
+  jpeg_decompress_struct& info = state_->info;
+  return DecodedColumns(info, region).Bytes(region) + CoefficientBytes(info);
+}
+
 absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
   State& s = *state_;
   jpeg_decompress_struct& info = s.info;
@@ -441,30 +479,15 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
     samples = 1;
   }
 
-  // With interpolated chroma, the columns at the edge of a crop lack their
-  // neighbours. So one more iMCU is decoded on each inner side.
-  const int64_t image_width =
-      (info.image_width + region.divisor - 1) / region.divisor;
-  const int64_t unit = int64_t{8} / region.divisor * info.max_h_samp_factor;
-  int64_t crop_left = 0;
-  int64_t crop_right = image_width;
-  if (CanCrop(info, region.divisor)) {
-    crop_left = std::max<int64_t>(0, region.left / unit - 1) * unit;
-    crop_right =
-        std::min(image_width,
-                 ((region.left + region.width + unit - 1) / unit + 1) * unit);
-  }
-  int64_t bytes = (crop_right - crop_left) * region.channels * region.height;
-  auto check_size = [&]() -> absl::Status {
-    if (bytes + coefficient_bytes <= kMaxDecodedBytes) return absl::OkStatus();
+  const Columns crop = DecodedColumns(info, region);
+  const int64_t bytes = crop.Bytes(region);
+  // Checked before libjpeg allocates.
+  if (const int64_t needed = BytesFor(region); needed > kMaxDecodedBytes) {
     return absl::DataLossError(absl::StrCat(
         "decoding the JPEG of ", info.image_width, " x ", info.image_height,
         " pixels", coefficient_bytes > 0 ? " (progressive)" : "", " needs ",
-        bytes + coefficient_bytes, " bytes; the maximum is ", kMaxDecodedBytes,
-        " for one image"));
-  };
-  // Checked before libjpeg allocates.
-  MR_RETURN_IF_ERROR(check_size());
+        needed, " bytes; the maximum is ", kMaxDecodedBytes, " for one image"));
+  }
 
   Target target;
   target.index = s.source.index.data();
@@ -476,30 +499,25 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
   used_fast_entropy_ = fast && started && FastEntropy::LayoutIsKnown(info);
   target.entropy = used_fast_entropy_ ? &entropy_ : nullptr;
   if (started) {
+    const int64_t image_width = WidthAt(info, region.divisor);
+    // Whole rows are read of a smoothed image, and the region's columns kept.
     const bool smoothed = IsSmoothed(info);
-    if (smoothed) {
-      crop_left = 0;
-      crop_right = image_width;
-      bytes = image_width * region.channels * region.height;
-      if (absl::Status status = check_size(); !status.ok()) {
-        s.Destroy();
-        return status;
-      }
-    }
     target.divisor = region.divisor;
     target.channels = region.channels;
-    target.cropped = crop_left > 0 || crop_right < image_width;
+    target.cropped = !smoothed && (crop.left > 0 || crop.right < image_width);
     target.skips = !smoothed;
-    target.crop_left = static_cast<JDIMENSION>(crop_left);
-    target.crop_width = static_cast<JDIMENSION>(crop_right - crop_left);
+    target.crop_left = static_cast<JDIMENSION>(crop.left);
+    target.crop_width = static_cast<JDIMENSION>(crop.right - crop.left);
     target.top = static_cast<JDIMENSION>(region.top);
     target.bottom = static_cast<JDIMENSION>(region.top + region.height);
-    target.stride = (crop_right - crop_left) * region.channels;
+    target.stride = (crop.right - crop.left) * region.channels;
     target.converted = samples != region.channels;
-    const bool uses_line = target.converted || smoothed;
     target.rows = pixels_.Reserve(bytes + kDecodedReadSlack);
+    const bool uses_line = target.converted || smoothed;
+    const Columns line = smoothed ? Columns{0, image_width} : crop;
     target.line =
-        uses_line ? line_.Reserve((crop_right - crop_left) * samples) : nullptr;
+        uses_line ? line_.Reserve((line.right - line.left) * samples) : nullptr;
+    target.line_offset = (crop.left - line.left) * samples;
     if (target.rows == nullptr || (uses_line && target.line == nullptr)) {
       s.Destroy();
       return absl::ResourceExhaustedError(
@@ -519,7 +537,7 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
     return status;
   }
   s.Destroy();
-  return DecodedImage{target.rows + (region.left - crop_left) * region.channels,
+  return DecodedImage{target.rows + (region.left - crop.left) * region.channels,
                       target.stride};
 }
 

@@ -40,6 +40,9 @@ class JpegDecoder {
   absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> bytes,
                                    bool read_orientation);
 
+  // As ImageDecoder::BytesFor().
+  int64_t BytesFor(const DecodeRegion& region) const;
+
   // Once after each successful Open().
   absl::StatusOr<DecodedImage> Decode(const DecodeRegion& region);
 
@@ -48,6 +51,10 @@ class JpegDecoder {
 
   // Frees pixels beyond `bytes`; what Decode() returned is invalid then.
   void ReleaseAbove(size_t bytes);
+  // Bytes that its buffers keep for the next image.
+  size_t kept_bytes() const {
+    return pixels_.capacity() + line_.capacity() + entropy_.kept_bytes();
+  }
 
  private:
   struct State;

@@ -3,8 +3,13 @@
 // so the budget limits the number of such images that are decoded at the same
 // time. Without room in the budget, images share `capacity` bytes, which the
 // owner has set aside: nothing but admitted images uses them, so there is
-// always progress. Admission is first come, first served, so that large images
-// do not starve.
+// always progress.
+//
+// Requests that wait form lines, one for each client of a plan. The lines take
+// turns, and within a line the earliest step is admitted first, whenever its
+// request came: the first batch of a client waits neither for the images of its
+// later batches nor for those of a client with a wider window. The request with
+// the next turn is never overtaken, so that large images do not starve.
 //
 // Thread-safe. A request is at most capacity(): the caller has checked that,
 // because a larger request could wait forever. An admission must not outlive
@@ -14,15 +19,17 @@
 //
 //   LargeImageGate::Admission admission;  // holds nothing yet
 //   if (!gate.TryEnter(bytes, &admission)) {
-//     gate.EnterAsync(bytes, [](LargeImageGate::Admission admission) {...});
+//     gate.EnterAsync(bytes, {.line = client, .epoch = 0, .step = 7},
+//                     [](LargeImageGate::Admission admission) {...});
 //   }
 
 #ifndef MILLRACE_SERVER_DECODE_LARGE_IMAGE_GATE_H_
 #define MILLRACE_SERVER_DECODE_LARGE_IMAGE_GATE_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -48,6 +55,13 @@ class LargeImageGate {
   std::string AdviceFor(int64_t bytes) const {
     return advice_ == nullptr ? "" : advice_(bytes);
   }
+
+  // Where a request waits.
+  struct Place {
+    std::string line;  // of a client and its plan; "": of all others
+    uint64_t epoch = 0;
+    uint64_t step = 0;
+  };
 
   class Admission {
    public:
@@ -88,17 +102,19 @@ class LargeImageGate {
   // Takes it now, or nothing: also nothing while others wait.
   bool TryEnter(int64_t bytes, Admission* admission) MR_EXCLUDES(mu_) {
     MutexLock lock(mu_);
-    return waiting_.empty() && Take(bytes, admission);
+    return lines_.empty() && Take(bytes, admission);
   }
 
   // Calls `admitted` once.
-  void EnterAsync(int64_t bytes, std::function<void(Admission)> admitted)
-      MR_EXCLUDES(mu_) {
+  void EnterAsync(int64_t bytes, const Place& place,
+                  std::function<void(Admission)> admitted) MR_EXCLUDES(mu_) {
     Admission admission;
     {
       MutexLock lock(mu_);
-      if (!waiting_.empty() || !Take(bytes, &admission)) {
-        waiting_.push_back({bytes, std::move(admitted)});
+      if (!lines_.empty() || !Take(bytes, &admission)) {
+        Line& line = LineOf(place.line);
+        line.waiting.emplace(std::pair(place.epoch, place.step),
+                             Waiter{bytes, std::move(admitted)});
         return;
       }
     }
@@ -114,7 +130,7 @@ class LargeImageGate {
       Admission admission MR_GUARDED_BY(mu);
     };
     const auto wait = std::make_shared<Wait>();
-    EnterAsync(bytes, [wait](Admission admitted) {
+    EnterAsync(bytes, {}, [wait](Admission admitted) {
       MutexLock lock(wait->mu);
       wait->admission = std::move(admitted);
       wait->done = true;
@@ -130,6 +146,11 @@ class LargeImageGate {
     int64_t bytes;
     std::function<void(Admission)> admitted;
   };
+  struct Line {
+    std::string name;
+    // By epoch and step; equal ones in order of arrival. Not empty.
+    std::multimap<std::pair<uint64_t, uint64_t>, Waiter> waiting;
+  };
 
   bool Take(int64_t bytes, Admission* admission) MR_REQUIRES(mu_) {
     if (budget_ == nullptr ||
@@ -139,6 +160,33 @@ class LargeImageGate {
     }
     admission->gate_ = this;
     admission->bytes_ = bytes;
+    return true;
+  }
+
+  // The line of the name; a new one has the last turn.
+  Line& LineOf(const std::string& name) MR_REQUIRES(mu_) {
+    const auto [found, is_new] = by_name_.try_emplace(name);
+    if (is_new) {
+      found->second = lines_.insert(lines_.end(), Line{name, {}});
+    }
+    return *found->second;
+  }
+
+  // Takes the first request of the line with the turn. False: there is none, or
+  // no room for it.
+  bool TakeNext(Waiter* next, Admission* admission) MR_REQUIRES(mu_) {
+    if (lines_.empty()) return false;
+    Line& line = lines_.front();
+    const auto first = line.waiting.begin();
+    if (!Take(first->second.bytes, admission)) return false;
+    *next = std::move(first->second);
+    line.waiting.erase(first);
+    if (line.waiting.empty()) {
+      by_name_.erase(line.name);
+      lines_.pop_front();
+    } else {
+      lines_.splice(lines_.end(), lines_, lines_.begin());
+    }
     return true;
   }
 
@@ -154,11 +202,7 @@ class LargeImageGate {
       Admission admission;
       {
         MutexLock lock(mu_);
-        if (waiting_.empty() || !Take(waiting_.front().bytes, &admission)) {
-          return;
-        }
-        next = std::move(waiting_.front());
-        waiting_.pop_front();
+        if (!TakeNext(&next, &admission)) return;
       }
       next.admitted(std::move(admission));
     }
@@ -169,7 +213,11 @@ class LargeImageGate {
   const Advice advice_;
   Mutex mu_;
   int64_t used_ MR_GUARDED_BY(mu_) = 0;  // of the capacity
-  std::deque<Waiter> waiting_ MR_GUARDED_BY(mu_);
+  // Of requests that wait, in the order of their turns. If there is one, the
+  // first request of the front line does not fit, or a thread is on its way to
+  // TakeNext().
+  std::list<Line> lines_ MR_GUARDED_BY(mu_);
+  std::map<std::string, std::list<Line>::iterator> by_name_ MR_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace::decode

@@ -78,6 +78,14 @@ absl::StatusOr<ImageHeader> OperatorDecoder::Open(
   return header;
 }
 
+int64_t OperatorDecoder::BytesFor(const DecodeRegion& region) const {
+  // The sides belong to an image below kMaxImagePixels, so the product does not
+  // overflow.
+  const int64_t pixels = region.width * region.height;
+  return memory_bytes_ + pixels * region.channels +
+         (region.channels != stored_channels_ ? pixels * stored_channels_ : 0);
+}
+
 absl::StatusOr<DecodedImage> OperatorDecoder::Decode(
     const DecodeRegion& region) {
   if (region.index && stored_channels_ != 1) {
@@ -86,13 +94,9 @@ absl::StatusOr<DecodedImage> OperatorDecoder::Decode(
         "image");
   }
   const bool convert = region.channels != stored_channels_;
-  // The sides belong to an image below kMaxImagePixels, so the product does not
-  // overflow.
-  const int64_t pixels = region.width * region.height;
   const int64_t stride = region.width * region.channels;
   const int64_t stored_stride = region.width * stored_channels_;
-  const int64_t needed = memory_bytes_ + pixels * region.channels +
-                         (convert ? pixels * stored_channels_ : 0);
+  const int64_t needed = BytesFor(region);
   if (needed > kMaxDecodedBytes) {
     return Refused(absl::StrCat(
         "decoding ", region.width, " x ", region.height, " pixels takes ",

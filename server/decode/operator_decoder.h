@@ -43,11 +43,16 @@ class OperatorDecoder {
   absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> bytes,
                                    bool read_orientation);
 
+  // As ImageDecoder::BytesFor().
+  int64_t BytesFor(const DecodeRegion& region) const;
+
   // Once after each successful Open(); region.divisor is 1.
   absl::StatusOr<DecodedImage> Decode(const DecodeRegion& region);
 
   // Frees pixels beyond `bytes`; what Decode() returned is invalid then.
   void ReleaseAbove(size_t bytes);
+  // Bytes that its buffers keep for the next image.
+  size_t kept_bytes() const { return stored_.capacity() + pixels_.capacity(); }
 
  private:
   absl::Status MakeState();

@@ -87,7 +87,6 @@ struct PngDecoder::State {
   Failure failure{};
   MemoryLimit memory;
   int channels = 0;  // of libpng's output
-  bool interlaced = false;
 
   // Functions that libpng's errors jump out of. They have nothing to destroy.
   // False: `failure.message` has the reason.
@@ -117,8 +116,7 @@ struct PngDecoder::State {
       png_set_strip_16(png);
       png_set_strip_alpha(png);
     }
-    s->interlaced = png_get_interlace_type(png, s->info) != PNG_INTERLACE_NONE;
-    if (s->interlaced) png_set_interlace_handling(png);
+    if (s->IsInterlaced()) png_set_interlace_handling(png);
     png_read_update_info(png, s->info);
     s->channels = png_get_channels(png, s->info);
     return true;
@@ -160,6 +158,18 @@ struct PngDecoder::State {
         "the PNG stores ", kind, " of ", depth,
         " bits; color: INDEX reads the class numbers of a palette PNG, or of a "
         "grey PNG of up to 8 bits: convert the image"));
+  }
+
+  bool IsInterlaced() const {
+    return png_get_interlace_type(png, info) != PNG_INTERLACE_NONE;
+  }
+
+  // All pixels of an interlaced image, and a few rows of any.
+  int64_t WholeBytes() const {
+    const int64_t width = png_get_image_width(png, info);
+    const int64_t height = png_get_image_height(png, info);
+    return width * kRowBytesPerColumn +
+           (IsInterlaced() ? width * height * 3 : 0);
   }
 
   absl::Status Error() const {
@@ -208,14 +218,14 @@ absl::StatusOr<ImageHeader> PngDecoder::Open(absl::Span<const uint8_t> bytes,
         absl::StrCat("the PNG claims ", header.width, " x ", header.height,
                      " pixels; the maximum is ", kMaxImagePixels));
   }
-  const int64_t row_bytes = header.width * kRowBytesPerColumn;
-  s.memory.Allow(kFixedBytes + row_bytes);
-  header.whole_bytes = row_bytes;
-  if (png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE) {
-    header.whole_bytes += header.width * header.height * 3;
-  }
+  s.memory.Allow(kFixedBytes + header.width * kRowBytesPerColumn);
+  header.whole_bytes = s.WholeBytes();
   if (read_orientation) header.orientation = PngOrientation(bytes);
   return header;
+}
+
+int64_t PngDecoder::BytesFor(const DecodeRegion& region) const {
+  return region.width * region.channels * region.height + state_->WholeBytes();
 }
 
 absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
@@ -230,11 +240,8 @@ absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
     }
   }
   // Checked before libpng allocates its rows.
-  const bool interlaced =
-      png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE;
-  const int64_t whole_bytes = interlaced ? width * height * 3 : 0;
-  const int64_t needed =
-      stride * region.height + width * kRowBytesPerColumn + whole_bytes;
+  const bool interlaced = s.IsInterlaced();
+  const int64_t needed = BytesFor(region);
   if (needed > kMaxDecodedBytes) {
     return absl::DataLossError(absl::StrCat(
         "decoding the PNG of ", width, " x ", height, " pixels",

@@ -149,66 +149,79 @@ absl::Status WebpDecoder::DecodeBox(const Box& box, int64_t memory, uint8_t* to,
   return StatusOf(code);
 }
 
-absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
-  const int64_t channels = region.channels;
-  // The part of the picture in the region, in coordinates of the picture.
-  const int64_t left = std::max<int64_t>(0, region.left - file_.frame_left);
-  const int64_t top = std::max<int64_t>(0, region.top - file_.frame_top);
-  const int64_t right =
+WebpDecoder::Parts WebpDecoder::PartsOf(const DecodeRegion& region) const {
+  Parts p;
+  p.left = std::max<int64_t>(0, region.left - file_.frame_left);
+  p.top = std::max<int64_t>(0, region.top - file_.frame_top);
+  p.right =
       std::min(picture_width_, region.left + region.width - file_.frame_left);
-  const int64_t bottom =
+  p.bottom =
       std::min(picture_height_, region.top + region.height - file_.frame_top);
-  const bool nothing = left >= right || top >= bottom;
-  const bool covered =
-      right - left == region.width && bottom - top == region.height;
+  p.nothing = p.left >= p.right || p.top >= p.bottom;
+  p.covered =
+      p.right - p.left == region.width && p.bottom - p.top == region.height;
 
   // Chroma of a lossy picture is interpolated, so pixels at the edge of a crop
   // lack their neighbours: two more pixels are decoded on each inner side.
   // libwebp would round left and top to even numbers; they are even already.
-  Box box = {left, top, right - left, bottom - top};
-  if (!file_.lossless && !nothing) {
+  p.box = {p.left, p.top, p.right - p.left, p.bottom - p.top};
+  if (!file_.lossless && !p.nothing) {
     constexpr int64_t kMargin = 2;
-    box.left = std::max<int64_t>(0, (left - kMargin) & ~int64_t{1});
-    box.top = std::max<int64_t>(0, (top - kMargin) & ~int64_t{1});
-    box.width = std::min(picture_width_, right + kMargin) - box.left;
-    box.height = std::min(picture_height_, bottom + kMargin) - box.top;
+    p.box.left = std::max<int64_t>(0, (p.left - kMargin) & ~int64_t{1});
+    p.box.top = std::max<int64_t>(0, (p.top - kMargin) & ~int64_t{1});
+    p.box.width = std::min(picture_width_, p.right + kMargin) - p.box.left;
+    p.box.height = std::min(picture_height_, p.bottom + kMargin) - p.box.top;
   }
-  const int64_t box_stride = box.width * 3;
-  const int64_t box_bytes = nothing ? 0 : box_stride * box.height;
-  const bool direct = covered && channels == 3;
+  p.box_bytes = p.nothing ? 0 : p.box.width * 3 * p.box.height;
+  p.direct = p.covered && region.channels == 3;
+  p.region_bytes =
+      p.direct ? 0 : region.width * region.channels * region.height;
+  return p;
+}
+
+int64_t WebpDecoder::BytesFor(const DecodeRegion& region) const {
+  const Parts p = PartsOf(region);
+  return p.box_bytes + p.region_bytes + whole_bytes_;
+}
+
+absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
+  const Parts p = PartsOf(region);
+  const int64_t channels = region.channels;
+  const int64_t box_stride = p.box.width * 3;
   const int64_t stride = region.width * channels;
-  const int64_t region_bytes = direct ? 0 : stride * region.height;
-  const int64_t needed = box_bytes + region_bytes + whole_bytes_;
+  const int64_t needed = BytesFor(region);
   if (needed > kMaxDecodedBytes) {
     return absl::DataLossError(absl::StrCat(
         "decoding the WebP of ", file_.canvas_width, " x ", file_.canvas_height,
         " pixels", file_.lossless ? " (lossless)" : "", " needs ", needed,
         " bytes; the maximum is ", kMaxDecodedBytes, " for one image"));
   }
-  AlignedBuffer& decoded = direct ? pixels_ : rgb_;
-  uint8_t* const rgb = decoded.Reserve(box_bytes + kDecodedReadSlack);
+  AlignedBuffer& decoded = p.direct ? pixels_ : rgb_;
+  uint8_t* const rgb = decoded.Reserve(p.box_bytes + kDecodedReadSlack);
   uint8_t* const pixels =
-      direct ? rgb : pixels_.Reserve(region_bytes + kDecodedReadSlack);
+      p.direct ? rgb : pixels_.Reserve(p.region_bytes + kDecodedReadSlack);
   if (rgb == nullptr || pixels == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", needed, " bytes of pixels"));
   }
-  if (!covered) std::memset(pixels, 0, region_bytes);
-  if (nothing) return DecodedImage{pixels, stride};
+  if (!p.covered) std::memset(pixels, 0, p.region_bytes);
+  if (p.nothing) return DecodedImage{pixels, stride};
   // Most pictures need far less than working_bytes_.
-  const int64_t memory = std::min(whole_bytes_ + working_bytes_,
-                                  kMaxDecodedBytes - box_bytes - region_bytes);
-  MR_RETURN_IF_ERROR(DecodeBox(box, memory, rgb, box_stride));
+  const int64_t memory =
+      std::min(whole_bytes_ + working_bytes_,
+               kMaxDecodedBytes - p.box_bytes - p.region_bytes);
+  MR_RETURN_IF_ERROR(DecodeBox(p.box, memory, rgb, box_stride));
   const uint8_t* const from =
-      rgb + (top - box.top) * box_stride + (left - box.left) * 3;
-  if (direct) return DecodedImage{from, box_stride};
-  uint8_t* const to = pixels + (top + file_.frame_top - region.top) * stride +
-                      (left + file_.frame_left - region.left) * channels;
-  for (int64_t y = 0; y < bottom - top; ++y) {
+      rgb + (p.top - p.box.top) * box_stride + (p.left - p.box.left) * 3;
+  if (p.direct) return DecodedImage{from, box_stride};
+  uint8_t* const to = pixels + (p.top + file_.frame_top - region.top) * stride +
+                      (p.left + file_.frame_left - region.left) * channels;
+  const int64_t width = p.right - p.left;
+  for (int64_t y = 0; y < p.bottom - p.top; ++y) {
     if (channels == 3) {
-      std::memcpy(to + y * stride, from + y * box_stride, (right - left) * 3);
+      std::memcpy(to + y * stride, from + y * box_stride, width * 3);
     } else {
-      RgbRowToGray(from + y * box_stride, right - left, to + y * stride);
+      RgbRowToGray(from + y * box_stride, width, to + y * stride);
     }
   }
   return DecodedImage{pixels, stride};

@@ -32,11 +32,16 @@ class WebpDecoder {
   absl::StatusOr<ImageHeader> Open(absl::Span<const uint8_t> bytes,
                                    bool read_orientation);
 
+  // As ImageDecoder::BytesFor().
+  int64_t BytesFor(const DecodeRegion& region) const;
+
   // Once after each successful Open(); region.divisor is 1.
   absl::StatusOr<DecodedImage> Decode(const DecodeRegion& region);
 
   // Frees pixels beyond `bytes`; what Decode() returned is invalid then.
   void ReleaseAbove(size_t bytes);
+  // Bytes that its buffers keep for the next image.
+  size_t kept_bytes() const { return pixels_.capacity() + rgb_.capacity(); }
 
  private:
   struct Box {  // of the picture
@@ -45,6 +50,21 @@ class WebpDecoder {
     int64_t width;
     int64_t height;
   };
+  // What is decoded for a region, and where.
+  struct Parts {
+    // The part of the picture in the region, in coordinates of the picture.
+    int64_t left;
+    int64_t top;
+    int64_t right;
+    int64_t bottom;
+    bool nothing;  // the part is empty
+    bool covered;  // the part is the region
+    Box box;       // what libwebp decodes, as RGB
+    int64_t box_bytes;
+    bool direct;           // the box is the result
+    int64_t region_bytes;  // of the result, unless it is the box
+  };
+  Parts PartsOf(const DecodeRegion& region) const;
   // RGB of `box` to `to`, `stride` apart. libwebp may take `memory` bytes.
   absl::Status DecodeBox(const Box& box, int64_t memory, uint8_t* to,
                          int64_t stride) const;

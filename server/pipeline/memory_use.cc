@@ -98,6 +98,7 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   use.elsewhere = elsewhere;
   const uint64_t taken = use.held() + elsewhere;
   uint64_t left = budget - std::min(taken, budget);
+  use.largest_image = needs.largest_image;
   if (left > kBatchesFirst) {
     // A part of what is left, so that a larger budget makes neither this part
     // nor the rest smaller.

@@ -62,7 +62,8 @@ struct MemoryUse {
   // Set aside for images that need more than a thread's scratch: what an image
   // may need beside the scratch.
   uint64_t large_images = 0;
-  uint64_t batches = 0;  // the rest; 0: there is none
+  uint64_t largest_image = 0;  // as MemoryNeeds has it
+  uint64_t batches = 0;        // the rest; 0: there is none
 
   uint64_t scratch() const { return threads * scratch_each; }
   // Bytes that the engine holds for itself and its datasets, without

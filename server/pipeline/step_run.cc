@@ -546,9 +546,9 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
       if (job.reads) job.reads->Release(unit, unit + 1);
       if (const int64_t bytes = std::exchange(large.wanted, 0); bytes > 0) {
         // The thread continues with other units instead of waiting for the
-        // memory. First it leaves its own admission: the gate grants in order
-        // of arrival, so a thread that held memory while its unit waits could
-        // block the units before it.
+        // memory. First it leaves its own admission: the gate lets nobody pass
+        // the unit that is next, so a thread that held memory while its unit
+        // waits could block the units before it.
         status = absl::OkStatus();
         large.admission.Leave();
         ++parked;
@@ -615,6 +615,19 @@ void StepRun::Work(const Scheduler::Task& task, WorkerState& worker) {
   run.Complete(job, task.end - task.begin - parked);
 }
 
+decode::LargeImageGate::Place StepRun::GatePlace(uint64_t step) const {
+  decode::LargeImageGate::Place place;
+  place.epoch = range_.epoch;
+  place.step = step;
+  // A client makes several calls at a time, and its steps keep their order
+  // across these.
+  if (const Sharer* const sharer = range_.sharer.get(); sharer != nullptr) {
+    place.line =
+        absl::StrCat(sharer->plan, " ", sharer->peer, " ", sharer->client);
+  }
+  return place;
+}
+
 void StepRun::Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
                    int64_t bytes) {
   // `this` needs no reference, because the lambda holds the job and the job
@@ -623,7 +636,8 @@ void StepRun::Park(const std::shared_ptr<Scheduler::Job>& job, uint64_t unit,
   // unit in a lane holds an admission. That admission is left before the
   // scheduler ends, so the lambda also runs before that.
   services_->large_images->EnterAsync(
-      bytes, [this, job, unit](decode::LargeImageGate::Admission admission) {
+      bytes, GatePlace(static_cast<Job&>(*job).step),
+      [this, job, unit](decode::LargeImageGate::Admission admission) {
         Job& parked = static_cast<Job&>(*job);
         parked.Bring(unit, std::move(admission));
         services_->scheduler->Add(lane_, job, unit, unit + 1, 1, parked.step);

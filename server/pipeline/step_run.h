@@ -30,6 +30,7 @@
 #include "common/byte_budget.h"
 #include "common/deadline_timer.h"
 #include "common/mutex.h"
+#include "server/decode/large_image_gate.h"
 #include "server/pipeline/built_pipeline/built_pipeline.h"
 #include "server/pipeline/built_pipeline/ready_batches.h"
 #include "server/pipeline/engine.h"
@@ -89,6 +90,8 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   // Called on the timer's thread when `step` has been due for the admission
   // timeout. Ends the run, unless the memory was granted in the meantime.
   void TimedOut(uint64_t step, uint64_t bytes);
+  // Where units of `step` wait for memory for large images.
+  decode::LargeImageGate::Place GatePlace(uint64_t step) const;
   // Adds the unit to the scheduler again, as a task of its own, when there is
   // memory for its images. From this call on, another thread may fill the unit,
   // so the caller must not use the unit or its samples any more.

@@ -128,7 +128,7 @@ absl::Status Run(const std::vector<std::string>& arguments) {
 }  // namespace millrace
 
 int main(int argc, char** argv) {
-  millrace::SetMallocThresholds();
+  millrace::KeepFreedMemory();
   signal(SIGTERM, [](int) { millrace::stop = true; });
   const absl::Status status =
       millrace::Run(std::vector<std::string>(argv + 1, argv + argc));

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -14,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/images/jpeg_writer.h"
+#include "tests/testing/images/png_writer.h"
 #include "tests/testing/listener.h"
 #include "tests/testing/rpc_client.h"
 #include "tests/testing/service.h"
@@ -108,6 +112,32 @@ TEST_F(ServerStartTest, CheckConfigOpensWhatParseConfigDoesNot) {
   EXPECT_THAT(parsed.out, HasSubstr("memory budget"));
 }
 
+// Only a missing line said that there was none.
+TEST_F(ServerStartTest, CheckConfigSaysThatLargeImagesHaveNoMemory) {
+  std::filesystem::create_directories(Path("folder/class"));
+  const PngKind kind;
+  const std::vector<uint8_t> png =
+      WritePng(kind, TestPixels(kind.width, kind.height, 3, 1));
+  testing::WriteFile(Path("folder/class/0.png"),
+                     std::string(png.begin(), png.end()));
+  const auto line = [&](const std::string& budget) {
+    const ProgramResult check =
+        RunServer({"--dataset=a=imagefolder:" + Path("folder"), "--threads=2",
+                   "--memory_budget=" + budget, "--check_config"});
+    EXPECT_EQ(check.exit_code, 0) << check.err;
+    const size_t at = check.out.find("  large images");
+    EXPECT_NE(at, std::string::npos) << check.out;
+    return at == std::string::npos
+               ? check.out
+               : check.out.substr(at, check.out.find('\n', at) - at);
+  };
+  EXPECT_THAT(line("64MiB"),
+              AllOf(HasSubstr("  large images       0 B  "),
+                    HasSubstr("the server refuses images that need more than "
+                              "16 MiB, the scratch of a thread")));
+  EXPECT_THAT(line("512MiB"), HasSubstr(" MiB for an image"));
+}
+
 TEST_F(ServerStartTest, CheckConfigShowsTheArithmeticOfMemory) {
   const std::string dataset = "--dataset=a=" + digits_;
   const ProgramResult check = RunServer(
@@ -116,6 +146,8 @@ TEST_F(ServerStartTest, CheckConfigShowsTheArithmeticOfMemory) {
   EXPECT_THAT(check.out, HasSubstr("3 threads x "));
   EXPECT_THAT(check.out, HasSubstr("recycled batches"));
   EXPECT_THAT(check.out, HasSubstr("64 rows x "));
+  // The dataset has no large images.
+  EXPECT_THAT(check.out, Not(HasSubstr("large images")));
 
   // A pipeline whose batches need more than there is; the budget that is named
   // is enough for them.

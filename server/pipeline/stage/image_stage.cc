@@ -19,16 +19,15 @@
 namespace millrace::pipeline {
 namespace {
 
-// Max bytes that a worker's buffers keep from image to image. Larger buffers
-// are freed after the image.
-constexpr size_t kKeptBytes = 4 << 20;
 // Typical scratch memory: decoded pixels, rotated pixels, transposed columns,
 // intermediate images and libjpeg's own rows.
 constexpr int64_t kTypicalScratchBytes = 16 << 20;
-// Every decoder refuses a region of more than kMaxDecodedBytes, and an image
-// whose format needs more bytes than this. Above kMaxDecodedBytes, because the
-// estimates of formats exceed what the decoders compare with it.
-constexpr double kSurelyRefusedWhole = 3.0 * decode::kMaxDecodedBytes;
+// Max bytes that a worker's buffers keep together from image to image: enough
+// for an image of 2048 x 1024, for which new pages would take some
+// milliseconds. Above that, the buffers of more than kKeptBytesEach are freed,
+// and then all.
+constexpr size_t kKeptBytes = kTypicalScratchBytes / 2;
+constexpr size_t kKeptBytesEach = 4 << 20;
 
 // The gate for threads that belong to no engine: their large images together
 // take at most the memory of one image of the max size.
@@ -56,6 +55,19 @@ class StageScratch : public ImageStage::Scratch {
     painter.ReleaseAbove(above);
     for (AlignedBuffer& buffer : images) buffer.ReleaseAbove(above);
     pixel_op.ReleaseAbove(above);
+  }
+
+  // Bytes of the buffers.
+  size_t KeptBytes() const {
+    return painter.kept_bytes() + images[0].capacity() + images[1].capacity() +
+           pixel_op.capacity();
+  }
+
+  // After an image.
+  void ReleaseSurplus() {
+    if (KeptBytes() <= kKeptBytes) return;
+    Release(kKeptBytesEach);
+    if (KeptBytes() > kKeptBytes) Release(0);
   }
 
   SegmentPainter painter;
@@ -104,7 +116,7 @@ class BuiltImageStage : public ImageStage {
     absl::Status status = Fill(stored, sample_key, s, out, large, decoding);
     s.times.decode_seconds += Seconds(decoding);
     s.times.augment_seconds += Seconds(Clock::now() - start - decoding);
-    s.Release(kKeptBytes);
+    s.ReleaseSurplus();
     return status;
   }
 
@@ -168,14 +180,7 @@ class BuiltImageStage : public ImageStage {
           s.image_size.width, "; mask and image must have the same size"));
     }
     absl::Status status = PlanGeometry(stored_size, sample_key, s);
-    if (!status.ok()) {
-      decoding += Clock::now() - start;
-      return status;
-    }
-    if (const Needs needs = NeedsOf(header, s.plans);
-        needs.bytes > kTypicalScratchBytes) {
-      status = Admit(header, needs, s, large);
-    }
+    if (status.ok()) status = Admit(header, s, large);
     decoding += Clock::now() - start;
     MR_RETURN_IF_ERROR(status);
 
@@ -203,24 +208,12 @@ class BuiltImageStage : public ImageStage {
       const augment::SegmentList& segments = *plan++;
       for (size_t k = 0; k < segments.size(); ++k) {
         const augment::Segment& segment = segments[k];
-        const bool last = i == last_geometry_ && k + 1 == segments.size();
-        // Sides are below 2^33, so the product fits.
-        if (!last && segment.canvas.width * segment.canvas.height >
-                         decode::kMaxDecodedBytes / channels) {
-          return absl::DataLossError(absl::StrCat(
-              "the image of ", header.width, " x ", header.height,
-              " pixels becomes ", segment.canvas.width, " x ",
-              segment.canvas.height, " during its transforms; the maximum is ",
-              decode::kMaxDecodedBytes, " bytes for one image"));
-        }
+        const bool last = IsLast(i, k, segments);
         if (decode) {
           decode = false;
           const Clock::time_point begin = Clock::now();
-          SegmentPainter::Decoding how;
-          how.divisor = DivisorFor(segment, header);
-          how.channels = channels;
-          how.index = program_.index;
-          status = s.painter.Decode(segment, size, how, &pixels);
+          status = s.painter.Decode(segment, size, HowToDecode(segment, header),
+                                    &pixels);
           decoding += Clock::now() - begin;
           MR_RETURN_IF_ERROR(status);
         } else {
@@ -243,32 +236,36 @@ class BuiltImageStage : public ImageStage {
     return absl::OkStatus();
   }
 
-  // Memory to process an image.
-  struct Needs {
-    int64_t bytes = 0;
-    // The decoder will refuse the image before it allocates.
-    bool refused = false;
-  };
-
-  // Admits what the image needs beside the thread's scratch.
-  static absl::Status Admit(const decode::ImageHeader& header,
-                            const Needs& needs, StageScratch& s,
-                            decode::LargeImageGate::Admission& large) {
-    const int64_t bytes = needs.bytes - kTypicalScratchBytes;
+  // Admits what the image needs beside the thread's scratch. DataLoss: the
+  // image needs more than any image may, whatever the budget.
+  absl::Status Admit(const decode::ImageHeader& header, StageScratch& s,
+                     decode::LargeImageGate::Admission& large) const {
+    const int64_t needed = BytesNeeded(header, s.plans);
+    if (needed <= kTypicalScratchBytes) {
+      // The image may use none of the buffers that keep memory.
+      if (needed + static_cast<int64_t>(s.KeptBytes()) > kTypicalScratchBytes) {
+        s.Release(0);
+      }
+      return absl::OkStatus();
+    }
     // The image gets the whole scratch, without what it keeps of others.
     s.Release(0);
+    MR_RETURN_IF_ERROR(CheckCanvases(header, s.plans));
+    // Before any memory: the decoder refuses the image at any budget, with its
+    // own words.
+    if (program_.encoded && DecoderRefuses(header, s)) return absl::OkStatus();
+    const int64_t bytes = needed - kTypicalScratchBytes;
     if (s.large == nullptr) {
       GateOfProcess().Enter(bytes, &large);
       return absl::OkStatus();
     }
     const decode::LargeImageGate& gate = *s.large->gate;
     if (bytes > gate.capacity()) {
-      if (needs.refused) return absl::OkStatus();
       // No bad sample: a server with a larger budget decodes the image, and all
       // servers make the same batches.
       return absl::FailedPreconditionError(absl::StrCat(
           "the image of ", header.width, " x ", header.height,
-          " pixels needs up to ", FormatByteSize(needs.bytes),
+          " pixels needs up to ", FormatByteSize(needed),
           " of memory to decode and augment; ", gate.AdviceFor(bytes)));
     }
     if (bytes <= s.large->admission.bytes() ||
@@ -278,6 +275,45 @@ class BuiltImageStage : public ImageStage {
     s.large->wanted = bytes;
     return absl::UnavailableError(
         "other images use the memory for large images");
+  }
+
+  // Whether the segment, the k-th of phase i, writes the result.
+  bool IsLast(size_t i, size_t k, const augment::SegmentList& segments) const {
+    return i == last_geometry_ && k + 1 == segments.size();
+  }
+
+  // DataLoss: the image becomes too large between two transforms.
+  absl::Status CheckCanvases(
+      const decode::ImageHeader& header,
+      absl::Span<const augment::SegmentList> plans) const {
+    auto plan = plans.begin();
+    for (size_t i = 0; i < program_.phases.size(); ++i) {
+      if (program_.phases[i].op != nullptr) continue;
+      const augment::SegmentList& segments = *plan++;
+      for (size_t k = 0; k < segments.size(); ++k) {
+        const augment::Size canvas = segments[k].canvas;
+        // Sides are below 2^33, so the product fits.
+        if (IsLast(i, k, segments) ||
+            canvas.width * canvas.height <=
+                decode::kMaxDecodedBytes / program_.channels) {
+          continue;
+        }
+        return absl::DataLossError(
+            absl::StrCat("the image of ", header.width, " x ", header.height,
+                         " pixels becomes ", canvas.width, " x ", canvas.height,
+                         " during its transforms; the maximum is ",
+                         decode::kMaxDecodedBytes, " bytes for one image"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  bool DecoderRefuses(const decode::ImageHeader& header,
+                      StageScratch& s) const {
+    const augment::Segment& first = s.plans.front().front();
+    return s.painter.BytesFor(first, {header.width, header.height},
+                              HowToDecode(first, header)) >
+           decode::kMaxDecodedBytes;
   }
 
   absl::Status PlanGeometry(augment::Size size, uint64_t sample_key,
@@ -298,12 +334,21 @@ class BuiltImageStage : public ImageStage {
     return ChooseDivisor(segment, program_.exact ? 1 : header.max_divisor);
   }
 
+  SegmentPainter::Decoding HowToDecode(
+      const augment::Segment& segment,
+      const decode::ImageHeader& header) const {
+    SegmentPainter::Decoding how;
+    how.divisor = DivisorFor(segment, header);
+    how.channels = program_.channels;
+    how.index = program_.index;
+    return how;
+  }
+
   // Estimated memory to process the image. A size above the limit of one image
   // counts as the limit, because larger images are refused before.
-  Needs NeedsOf(const decode::ImageHeader& header,
-                absl::Span<const augment::SegmentList> plans) const {
+  int64_t BytesNeeded(const decode::ImageHeader& header,
+                      absl::Span<const augment::SegmentList> plans) const {
     double bytes = header.whole_bytes;  // sides may be just below 2^33
-    bool refused = bytes > kSurelyRefusedWhole;
     bool first = true;
     auto plan = plans.begin();
     for (size_t i = 0; i < program_.phases.size(); ++i) {
@@ -324,13 +369,6 @@ class BuiltImageStage : public ImageStage {
           const int copies = decode && header.orientation != 1 ? 2 : 1;
           const double region = row * segment.box.height / divisor;
           bytes += region * copies;
-          // A box may be larger than its image; decoders decode what is in it.
-          const double whole = static_cast<double>(header.width) *
-                               header.height * program_.channels / divisor /
-                               divisor;
-          refused |=
-              decode && std::min(region, whole) >
-                            static_cast<double>(decode::kMaxDecodedBytes);
           const int decoded = header.decoded_channels;
           if (decode && decoded != 0 && decoded != program_.channels) {
             bytes += region / program_.channels * decoded;
@@ -338,16 +376,15 @@ class BuiltImageStage : public ImageStage {
         }
         first = false;
         if (segment.resize) bytes += row * 64;  // transposed columns
-        if (i != last_geometry_ || k + 1 < plan->size()) {
+        if (!IsLast(i, k, *plan)) {
           bytes += static_cast<double>(segment.canvas.width) *
                    segment.canvas.height * program_.channels;
         }
       }
       ++plan;
     }
-    return {static_cast<int64_t>(
-                std::min(bytes, static_cast<double>(decode::kMaxDecodedBytes))),
-            refused};
+    return static_cast<int64_t>(
+        std::min(bytes, static_cast<double>(decode::kMaxDecodedBytes)));
   }
 
   const ImageProgram program_;

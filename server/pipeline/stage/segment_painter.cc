@@ -57,9 +57,9 @@ void SegmentPainter::Prepare(const augment::Segment& segment,
   if (segment.resize) BuildFilters(segment, image, 1);
 }
 
-absl::Status SegmentPainter::Decode(const augment::Segment& segment,
-                                    augment::Size image, const Decoding& how,
-                                    Pixels* pixels) {
+decode::DecodeRegion SegmentPainter::RegionOf(const augment::Segment& segment,
+                                              augment::Size image,
+                                              const Decoding& how) {
   decode::DecodeRegion region;
   region.divisor = how.divisor;
   region.channels = how.channels;
@@ -76,6 +76,18 @@ absl::Status SegmentPainter::Decode(const augment::Segment& segment,
     region.width = segment.box.width;
     region.height = segment.box.height;
   }
+  return region;
+}
+
+int64_t SegmentPainter::BytesFor(const augment::Segment& segment,
+                                 augment::Size image, const Decoding& how) {
+  return decoder_.BytesFor(RegionOf(segment, image, how));
+}
+
+absl::Status SegmentPainter::Decode(const augment::Segment& segment,
+                                    augment::Size image, const Decoding& how,
+                                    Pixels* pixels) {
+  const decode::DecodeRegion region = RegionOf(segment, image, how);
   MR_ASSIGN_OR_RETURN(decode::DecodedImage decoded, decoder_.Decode(region));
   *pixels = {decoded.data, decoded.stride, region.left, region.top, true};
   return absl::OkStatus();

@@ -45,6 +45,11 @@ class SegmentPainter {
     int channels = 3;
     bool index = false;  // to the stored numbers, as DecodeRegion has it
   };
+  // Bytes that Decode() compares with the limit of one image
+  // (ImageDecoder::BytesFor()).
+  int64_t BytesFor(const augment::Segment& segment, augment::Size image,
+                   const Decoding& how);
+
   // Decodes what `segment` reads of the opened image, which has the size
   // `image`. Draw() of the same segment must be next.
   absl::Status Decode(const augment::Segment& segment, augment::Size image,
@@ -59,10 +64,17 @@ class SegmentPainter {
 
   // Gives back what an unusually large image has needed.
   void ReleaseAbove(size_t bytes);
+  // Bytes that its buffers keep for the next image.
+  size_t kept_bytes() const {
+    return decoder_.kept_bytes() + resize_.kept_bytes() + copy_.capacity();
+  }
 
  private:
   void BuildFilters(const augment::Segment& segment, augment::Size image,
                     int divisor);
+  // What `segment` reads; with a resize, its filters are built.
+  decode::DecodeRegion RegionOf(const augment::Segment& segment,
+                                augment::Size image, const Decoding& how);
 
   decode::ImageDecoder decoder_;
   augment::AxisFilter x_;

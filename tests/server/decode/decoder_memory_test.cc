@@ -16,6 +16,7 @@
 #include "server/decode/limits.h"
 #include "server/decode/seekable_jpeg.h"
 #include "tests/testing/allocation_meter.h"
+#include "tests/testing/images/claimed_size.h"
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"
 #include "tests/testing/images/webp_writer.h"
@@ -106,22 +107,6 @@ Bytes JpegWith(const Bytes& segments, const JpegKind& kind = {}) {
   return jpeg;
 }
 
-// The image with the size of its frame header replaced.
-Bytes JpegOfSize(int width, int height, const JpegKind& kind) {
-  Bytes jpeg = WriteJpeg(kind, 1);
-  for (size_t at = 2; at + 9 < jpeg.size() && jpeg[at] == 0xFF;
-       at += 2 + (jpeg[at + 2] << 8 | jpeg[at + 3])) {
-    if (jpeg[at + 1] < 0xC0 || jpeg[at + 1] > 0xC2) continue;
-    jpeg[at + 5] = static_cast<uint8_t>(height >> 8);
-    jpeg[at + 6] = static_cast<uint8_t>(height);
-    jpeg[at + 7] = static_cast<uint8_t>(width >> 8);
-    jpeg[at + 8] = static_cast<uint8_t>(width);
-    return jpeg;
-  }
-  ADD_FAILURE() << "no frame header";
-  return jpeg;
-}
-
 Bytes Repeated(const Bytes& piece, int times) {
   Bytes all;
   for (int i = 0; i < times; ++i) all = Join(std::move(all), piece);
@@ -134,25 +119,6 @@ Bytes Webp(bool lossless) {
   kind.height = 15;
   kind.lossless = lossless;
   return WriteWebp(kind, TestPixels(kind.width, kind.height, 3, 4));
-}
-
-// The bytes of the picture's chunk, with 14 bits of each side replaced.
-Bytes WebpOfSize(bool lossless, int width, int height) {
-  Bytes webp = Webp(lossless);
-  const size_t at = 20;  // behind RIFF, WEBP and the chunk's head
-  if (lossless) {
-    const uint32_t size = static_cast<uint32_t>(width - 1) |
-                          static_cast<uint32_t>(height - 1) << 14;
-    for (int i = 0; i < 4; ++i) {
-      webp[at + 1 + i] = static_cast<uint8_t>(size >> (8 * i));
-    }
-  } else {
-    webp[at + 6] = static_cast<uint8_t>(width);
-    webp[at + 7] = static_cast<uint8_t>(width >> 8);
-    webp[at + 8] = static_cast<uint8_t>(height);
-    webp[at + 9] = static_cast<uint8_t>(height >> 8);
-  }
-  return webp;
 }
 
 // A chunk of a RIFF file that claims `length`.
@@ -239,12 +205,13 @@ std::vector<Hostile> Images() {
       5 * kMiB, true);
   JpegKind progressive;
   progressive.progressive = true;
-  add("JPEG, beyond the pixels", JpegOfSize(65500, 65500, {}), kTiny);
+  add("JPEG, beyond the pixels", JpegClaiming(WriteJpeg({}, 1), 65500, 65500),
+      kTiny);
   add("JPEG, progressive, beyond the memory",
-      JpegOfSize(13000, 13000, progressive), kTiny);
+      JpegClaiming(WriteJpeg(progressive, 1), 13000, 13000), kTiny);
   // Its first pixels are there.
-  add("JPEG, 65500 wide, little data", JpegOfSize(65500, 8, {}), 16 * kMiB,
-      true);
+  add("JPEG, 65500 wide, little data", JpegClaiming(WriteJpeg({}, 1), 65500, 8),
+      16 * kMiB, true);
 
   // --- WebP.
   add("WebP, canvas of 2^24",
@@ -258,7 +225,8 @@ std::vector<Hostile> Images() {
     add(std::string("WebP, huge ") + tag,
         Join(file, RiffChunk(tag, Bytes(10), 0x7FFFFFFF)), kTiny);
   }
-  add("WebP, lossy, 16383 x 10000", WebpOfSize(false, 16383, 10000), 8 * kMiB);
+  add("WebP, lossy, 16383 x 10000", WebpClaiming(Webp(false), 16383, 10000),
+      8 * kMiB);
   return images;
 }
 
@@ -348,6 +316,32 @@ TEST(DecoderMemory, ALargeImageTakesWhatItIsCountedFor) {
     EXPECT_LE(meter.peak(), pixels + header->whole_bytes + kTiny);
     EXPECT_GE(meter.peak(), pixels);
   }
+}
+
+// Without its last scans libjpeg smooths over the blocks of whole rows: the
+// pixels of whole rows were kept, which nobody had counted.
+TEST(DecoderMemory, AColumnOfACoarseProgressiveImageTakesItsOwnPixels) {
+  JpegKind kind;
+  kind.width = 3000;
+  kind.height = 2000;
+  kind.progressive = true;
+  Bytes jpeg = WriteJpeg(kind, 1);
+  int scans = 0;
+  for (size_t i = 2; i + 1 < jpeg.size(); ++i) {
+    if (jpeg[i] != 0xFF || jpeg[i + 1] != 0xDA || ++scans < 2) continue;
+    jpeg.resize(i);
+  }
+  ASSERT_EQ(scans, 2);
+  jpeg.insert(jpeg.end(), {0xFF, 0xD9});
+  const AllocationMeter meter;
+  ImageDecoder decoder;
+  const auto header = decoder.Open(jpeg, false);
+  ASSERT_TRUE(header.ok()) << header.status();
+  const DecodeRegion column = {1, 1000, 0, 64, header->height, 3};
+  const auto decoded = decoder.Decode(column);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  const int64_t pixels = (64 + 2 * 32) * header->height * 3;
+  EXPECT_LE(meter.peak(), pixels + header->whole_bytes + kTiny);
 }
 
 // As many bytes are kept as there are, not many times as much.

@@ -9,10 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "server/decode/exif.h"
+#include "server/decode/limits.h"
 #include "server/decode/png_orientation.h"
+#include "tests/testing/images/claimed_size.h"
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"
+#include "tests/testing/images/webp_writer.h"
 
 namespace millrace::decode {
 namespace {
@@ -544,6 +549,61 @@ TEST(ImageDecoder, BytesThatAreNoImageAreNamed) {
             std::string::npos);
   EXPECT_NE(message(std::string("\xFF\xD8\xFF\xD9", 4)).find("JPEG"),
             std::string::npos);
+}
+
+// Claims of all formats, and regions on both sides of the limit: a number that
+// only estimates the decoders' own is another one for some of them.
+TEST(ImageDecoder, BytesForAreThoseThatDecodeComparesWithTheLimit) {
+  const auto pixels = TestPixels(64, 48, 3, 1);
+  JpegKind progressive;
+  progressive.progressive = true;
+  PngKind png = {.width = 64, .height = 48};
+  PngKind interlaced = png;
+  interlaced.interlaced = true;
+  const WebpKind lossy = {.width = 64, .height = 48};
+  const WebpKind lossless = {.width = 64, .height = 48, .lossless = true};
+  const struct {
+    const char* name;
+    std::vector<uint8_t> bytes;
+  } images[] = {
+      {"JPEG", JpegClaiming(WriteJpeg({}, 1), 12000, 10000)},
+      {"progressive JPEG", JpegClaiming(WriteJpeg(progressive, 1), 9000, 8000)},
+      {"PNG", PngClaiming(WritePng(png, pixels), 12000, 10000)},
+      {"interlaced PNG", PngClaiming(WritePng(interlaced, pixels), 9000, 8000)},
+      {"lossy WebP", WebpClaiming(WriteWebp(lossy, pixels), 12000, 10000)},
+      {"lossless WebP", WebpClaiming(WriteWebp(lossless, pixels), 8000, 7000)},
+  };
+  for (const auto& image : images) {
+    SCOPED_TRACE(image.name);
+    ImageDecoder decoder;
+    int refused = 0;
+    for (const int channels : {3, 1}) {
+      const auto header = decoder.Open(image.bytes, false);
+      ASSERT_TRUE(header.ok()) << header.status();
+      DecodeRegion region = {1, 100, 1, header->width - 100, 1, channels};
+      // The tallest region that is within the limit, and one row more.
+      while (region.height + 1 < header->height &&
+             decoder.BytesFor(region) <= kMaxDecodedBytes) {
+        ++region.height;
+      }
+      for (const int more : {-1, 0}) {
+        ASSERT_TRUE(decoder.Open(image.bytes, false).ok());
+        DecodeRegion one = region;
+        one.height += more;
+        const int64_t bytes = decoder.BytesFor(one);
+        const absl::Status status = decoder.Decode(one).status();
+        // There are few pixels: it fails in any case.
+        EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+        EXPECT_EQ(absl::StrContains(status.message(),
+                                    absl::StrCat(" needs ", bytes,
+                                                 " bytes; the maximum is ")),
+                  bytes > kMaxDecodedBytes)
+            << bytes << ": " << status;
+        refused += bytes > kMaxDecodedBytes;
+      }
+    }
+    EXPECT_GT(refused, 0);
+  }
 }
 
 }  // namespace

@@ -147,6 +147,7 @@ TEST(MemoryUse, LargeImagesArePartOfTheBudget) {
   needs.largest_image = 240 * kMiB;
   const MemoryUse small = PlanMemory(needs, 64 * kMiB, 0);
   EXPECT_EQ(small.large_images, 0u) << "the batches need all of it";
+  EXPECT_EQ(small.largest_image, 240 * kMiB);
   EXPECT_THAT(small.Sentence(), Not(HasSubstr("large images")));
   for (const uint64_t budget : {128 * kMiB, 512 * kMiB, 4096 * kMiB}) {
     const MemoryUse use = PlanMemory(needs, budget, 7);

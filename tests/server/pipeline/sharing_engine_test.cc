@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -23,11 +24,39 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// What happens to large images, in its order.
+class LargeLog {
+ public:
+  void NoteTurnedAway() {
+    MutexLock lock(mu_);
+    ++turned_away_;
+    changed_.NotifyAll();
+  }
+  void NoteDecoded(absl::Span<const uint8_t> stored) {
+    MutexLock lock(mu_);
+    decoded_.emplace_back(stored.begin(), stored.end());
+  }
+  void AwaitTurnedAway(int n) {
+    MutexLock lock(mu_);
+    while (turned_away_ < n) changed_.Wait(lock);
+  }
+  std::vector<std::string> decoded() {
+    MutexLock lock(mu_);
+    return decoded_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  int turned_away_ MR_GUARDED_BY(mu_) = 0;
+  std::vector<std::string> decoded_ MR_GUARDED_BY(mu_);
+};
+
 // As FakeStage, but each image takes all memory that is set aside for large
 // ones.
 class LargeStage final : public ImageStage {
  public:
-  explicit LargeStage(Gate* gate) : gate_(gate) {}
+  LargeStage(Gate* gate, LargeLog* log) : gate_(gate), log_(log) {}
   const std::vector<int64_t>& output_shape() const override {
     return base_.output_shape();
   }
@@ -45,15 +74,18 @@ class LargeStage final : public ImageStage {
     if (scratch.large->admission.bytes() < bytes &&
         !scratch.large->gate->TryEnter(bytes, &admission)) {
       scratch.large->wanted = bytes;
+      if (log_ != nullptr) log_->NoteTurnedAway();
       return absl::UnavailableError("not now");
     }
     gate_->Pass();
+    if (log_ != nullptr) log_->NoteDecoded(stored);
     return base_.Run(stored, key, scratch, out);
   }
 
  private:
   const FakeStage base_;
   Gate* const gate_;
+  LargeLog* const log_;  // may be null
 };
 
 class SharingEngineTest : public EngineFixture {
@@ -67,19 +99,19 @@ class SharingEngineTest : public EngineFixture {
   }
 
   std::unique_ptr<Engine> MakeLarge(uint32_t threads, DatasetCatalog catalog,
-                                    Gate* gate) {
+                                    Gate* gate, LargeLog* log = nullptr) {
     Engine::Options options;
     options.threads = threads;
     others_.Release();
     budget_ = std::make_unique<ByteBudget>(64 << 20);
     options.budget = budget_.get();
-    auto engine =
-        CreateEngine(options, std::move(catalog),
-                     [gate](const Field&, absl::Span<const PlacedTransform>,
-                            const ImageStageOptions&)
-                         -> absl::StatusOr<std::unique_ptr<ImageStage>> {
-                       return std::make_unique<LargeStage>(gate);
-                     });
+    auto engine = CreateEngine(
+        options, std::move(catalog),
+        [gate, log](const Field&, absl::Span<const PlacedTransform>,
+                    const ImageStageOptions&)
+            -> absl::StatusOr<std::unique_ptr<ImageStage>> {
+          return std::make_unique<LargeStage>(gate, log);
+        });
     EXPECT_TRUE(engine.ok()) << engine.status();
     // The budget has room for batches, and for no large image.
     constexpr uint64_t kForBatches = 4 << 20;
@@ -132,6 +164,52 @@ TEST_F(SharingEngineTest, ImagesThatWaitForMemoryHoldNoThread) {
   }
   EXPECT_EQ(valid, 38u);
   EXPECT_EQ(engine->stats().bad_samples, 2u);
+}
+
+// A client asks for its window in several calls. Its first batch was whole when
+// the images of all of them had been decoded.
+TEST_F(SharingEngineTest, LargeImagesOfTheEarliestStepAreDecodedFirst) {
+  Gate gate;
+  LargeLog log;
+  auto engine = MakeLarge(2, {{"images", Images(40)}}, &gate, &log);
+  const auto pipeline = Open(*engine, std::string(kLarge) + kImageTransforms);
+  // Steps 3 and 4 come to the gate first, then 1 and 2, then 0.
+  Arrivals arrivals[3];
+  std::vector<std::unique_ptr<Engine::Run>> runs;
+  constexpr struct {
+    uint64_t first;
+    uint64_t count;
+  } kCalls[] = {{3, 2}, {1, 2}, {0, 1}};
+  int turned_away = -1;  // one has the memory
+  for (int i = 0; i < 3; ++i) {
+    StepRange range = {0, kCalls[i].first, kCalls[i].count, 0, 1, false};
+    range.sharer = engine->SharerOf(*pipeline, {"0001", "ipv4:10.0.0.1"});
+    auto run = engine->Start(pipeline, range, arrivals[i].callbacks());
+    ASSERT_TRUE(run.ok()) << run.status();
+    runs.push_back(*std::move(run));
+    turned_away += static_cast<int>(8 * kCalls[i].count);
+    gate.AwaitWaiting(1);
+    log.AwaitTurnedAway(turned_away);
+  }
+  gate.Open();
+  std::map<std::string, uint64_t> step_of;
+  for (Arrivals& each : arrivals) {
+    EXPECT_TRUE(each.AwaitDone().ok());
+    for (const auto& [step, batch] : each.TakeBatches()) {
+      for (const int64_t index : TensorValues<int64_t>(batch, "sample_index")) {
+        step_of["image " + std::to_string(index)] = step;
+      }
+    }
+  }
+  std::vector<uint64_t> steps;
+  for (const std::string& image : log.decoded()) {
+    ASSERT_TRUE(step_of.contains(image)) << image;
+    steps.push_back(step_of[image]);
+  }
+  ASSERT_EQ(steps.size(), 40u);
+  EXPECT_EQ(steps[0], 3u);  // the one that had the memory
+  EXPECT_TRUE(std::is_sorted(steps.begin() + 1, steps.end()))
+      << ::testing::PrintToString(steps);
 }
 
 // Also while the engine is being destroyed.
