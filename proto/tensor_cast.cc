@@ -142,9 +142,8 @@ absl::StatusOr<TensorCast> TensorCast::Make(const TensorSpec& spec) {
   result.target_ = transform.dtype();
   const bool scales = transform.scale() != 0 || transform.mean_size() > 0 ||
                       transform.stddev_size() > 0;
-  const std::string makes =
-      absl::StrCat("converts ", DTypeName(spec.dtype()), " to ",
-                   DTypeName(transform.dtype()));
+  const std::string makes = absl::StrCat("converts ", DTypeName(spec.dtype()),
+                                         " to ", DTypeName(transform.dtype()));
   if (ElementBytes(spec.dtype()) == 0 || ElementBytes(transform.dtype()) == 0) {
     return refuse(absl::StrCat(
         makes,

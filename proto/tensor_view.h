@@ -1,4 +1,5 @@
-// How a program for training is shown the samples of a tensor (TensorSpec.view).
+// How a program for training is shown the samples of a tensor
+// (TensorSpec.view).
 //
 // Pure function, safe from any thread.
 

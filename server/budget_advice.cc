@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
+#include "server/cache_of_budget.h"
+#include "server/storage/record_source.h"
 
 namespace millrace::server {
 namespace {
@@ -20,37 +22,6 @@ constexpr uint64_t kMaxBudget = uint64_t{1} << 50;
 // Enough for a few rows of any preset.
 constexpr uint64_t kBatchOfAnyPreset = 16 * kMiB;
 constexpr char kNone[] = "no memory budget is sufficient";
-
-// A source with the cache size of another budget. Pipelines are opened over it;
-// no sample is read.
-class WithCache final : public storage::RecordSource {
- public:
-  WithCache(std::shared_ptr<const storage::RecordSource> source,
-            uint64_t cache_bytes)
-      : source_(std::move(source)), cache_bytes_(cache_bytes) {}
-
-  const DatasetInfo& info() const override { return source_->info(); }
-  absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
-      const override {
-    return source_->NewReader();
-  }
-  absl::Status CheckFields(const std::vector<bool>& used) const override {
-    return source_->CheckFieldsWithin(used, cache_bytes_);
-  }
-  storage::ReadWait read_wait() const override { return source_->read_wait(); }
-  absl::Status CheckFiles() const override { return source_->CheckFiles(); }
-  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
-    return source_->CheckFilesOf(samples);
-  }
-  uint32_t max_concurrent_reads() const override {
-    return source_->max_concurrent_reads();
-  }
-  uint64_t metadata_bytes() const override { return source_->metadata_bytes(); }
-
- private:
-  const std::shared_ptr<const storage::RecordSource> source_;
-  const uint64_t cache_bytes_;
-};
 
 // A dataset of images, the kind of data for which threads need the most memory.
 class OfImages final : public storage::RecordSource {
@@ -151,7 +122,7 @@ bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
   options.decoder_digest = "not compared";  // saves the decoding for it
   pipeline::DatasetCatalog catalog;
   for (const auto& [name, source] : catalog_) {
-    catalog[name] = std::make_shared<WithCache>(
+    catalog[name] = std::make_shared<CacheOfBudget>(
         source, RowGroupCacheBytesEach(settings_, budget));
   }
   const auto engine = pipeline::Engine::Create(options, catalog);

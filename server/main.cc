@@ -46,6 +46,7 @@
 #include "server/file_limit.h"
 #include "server/lease/lease_server.h"
 #include "server/memory_report.h"
+#include "server/opening_advice.h"
 #include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
 #include "server/pipeline/engine.h"
@@ -129,6 +130,10 @@ struct ReadBudgets {
   ByteBudget caches;   // decoded row groups
   ByteBudget files;    // of image folders, while they are read
   ByteBudget footers;  // of Parquet files; lists of image folders
+  // The same while a lease looks at a dataset that is open: the second program
+  // of a job needs no memory of the budget. What is open fits into a budget of
+  // the size of `footers`, and so does another look at it.
+  ByteBudget looks;
 };
 
 // `engine`: the options of the server's engine. All must outlive the sources.
@@ -147,8 +152,9 @@ storage::OpenSourceOptions SourceOptions(
             if (settings.lease_socket.empty()) {
               return FooterAdvice(settings, engine, all);
             }
+            constexpr uint64_t kMiB = 1 << 20;
             return absl::StrCat("give the server --memory_budget=",
-                                (all * kLeasedFootersShare >> 20) + 1,
+                                (all * kLeasedFootersShare + kMiB - 1) / kMiB,
                                 "MiB or more");
           },
       .read_budget = &budgets->files,
@@ -158,10 +164,21 @@ storage::OpenSourceOptions SourceOptions(
       .operators = &operators};
 }
 
+// `engine`: as for SourceOptions().
 absl::StatusOr<pipeline::DatasetCatalog> OpenDatasets(
-    const ServerSettings& settings, const storage::OpenSourceOptions& options) {
+    const ServerSettings& settings, const pipeline::Engine::Options& engine,
+    const storage::OpenSourceOptions& sources) {
+  const OpeningAdvice advice(settings, engine, sources);
   pipeline::DatasetCatalog catalog;
   for (const ServerSettings::Dataset& dataset : settings.datasets) {
+    storage::OpenSourceOptions options = sources;
+    // What a folder holds is known without its list, so that the smallest
+    // budget can be named. Of Parquet files it is not.
+    if (absl::StartsWith(dataset.uri, "imagefolder:")) {
+      options.metadata_advice = [&](uint64_t bytes) {
+        return advice.Sentence(catalog, dataset.name, bytes);
+      };
+    }
     absl::StatusOr<std::unique_ptr<storage::RecordSource>> source =
         storage::OpenRecordSource(dataset.uri, options);
     if (!source.ok()) {
@@ -257,18 +274,23 @@ std::string DescribeThreads(const pipeline::Engine::Stats& stats) {
                       up_to(stats.read_threads, stats.max_read_threads));
 }
 
-// `sources` and `engine` must outlive the result.
+// `sources`, `looks` and `engine` must outlive the result.
 absl::StatusOr<std::unique_ptr<lease::LeaseServer>> StartLeases(
     const ServerSettings& settings, std::string address,
-    const storage::OpenSourceOptions& sources, pipeline::Engine& engine) {
+    const storage::OpenSourceOptions& sources, ByteBudget& looks,
+    pipeline::Engine& engine) {
   return lease::LeaseServer::Start(
       {.socket = settings.lease_socket,
        .address = std::move(address),
        .datasets = {
-           .open = [&sources](const std::string& uri, bool to_look)
+           .open = [&sources, &looks](const std::string& uri, bool to_look)
                -> absl::StatusOr<lease::LeasedDatasets::Source> {
              storage::OpenSourceOptions options = sources;
-             if (to_look) options.cache_budget = nullptr;
+             if (to_look) {
+               options.cache_budget = nullptr;
+               options.read_budget = nullptr;
+               options.metadata_budget = &looks;
+             }
              MR_ASSIGN_OR_RETURN(std::unique_ptr<storage::RecordSource> source,
                                  storage::OpenRecordSource(uri, options));
              return lease::LeasedDatasets::Source(std::move(source));
@@ -347,11 +369,13 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   // Footers larger than the rest of the budget are refused before they are
   // parsed.
   const bool has_leases = !settings.lease_socket.empty();
-  ReadBudgets budgets = {
-      .caches = ByteBudget(settings.row_group_cache_bytes),
-      .files = ByteBudget(settings.file_read_bytes),
-      .footers = ByteBudget(has_leases ? budget.capacity() / kLeasedFootersShare
-                                       : budget.capacity() - read_memory)};
+  const uint64_t footer_bytes = has_leases
+                                    ? budget.capacity() / kLeasedFootersShare
+                                    : budget.capacity() - read_memory;
+  ReadBudgets budgets = {.caches = ByteBudget(settings.row_group_cache_bytes),
+                         .files = ByteBudget(settings.file_read_bytes),
+                         .footers = ByteBudget(footer_bytes),
+                         .looks = ByteBudget(footer_bytes)};
   MR_ASSIGN_OR_RETURN(
       const std::shared_ptr<const operators::Operators> operators,
       UsageError(operators::Operators::Load(settings.operators)));
@@ -371,7 +395,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   const storage::OpenSourceOptions sources =
       SourceOptions(settings, *operators, options, &budgets);
   MR_ASSIGN_OR_RETURN(pipeline::DatasetCatalog catalog,
-                      OpenDatasets(settings, sources));
+                      OpenDatasets(settings, options, sources));
   const std::string datasets = DescribeDatasets(catalog);
   const std::string loaded = DescribeOperators(*operators);
   MR_ASSIGN_OR_RETURN(const pipeline::MemoryNeeds needs,
@@ -441,8 +465,8 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   }
   std::unique_ptr<lease::LeaseServer> leases;  // null: there are none
   if (has_leases) {
-    MR_ASSIGN_OR_RETURN(
-        leases, StartLeases(settings, server->address(), sources, *engine));
+    MR_ASSIGN_OR_RETURN(leases, StartLeases(settings, server->address(),
+                                            sources, budgets.looks, *engine));
   }
   // A process that reads the port may stop the server, so signals must already
   // lead to a graceful end.

@@ -165,7 +165,7 @@ absl::Status WithBadSampleAdvice(const absl::Status& error,
           : absl::StrCat(flag, "=FILE with the text `preset: \"", spec.preset(),
                          "\" bad_samples { action: SUBSTITUTE }` (or ZERO)");
   return WithWords(
-      error, "",
+      WithoutPolicyHint(error), "",
       absl::StrCat("; ", kVerifyHint, "; to train without them: ", how));
 }
 

@@ -15,6 +15,8 @@
 #include "server/storage/imagefolder/folder_notes.h"
 #include "server/storage/imagefolder/folder_scan.h"
 #include "server/storage/imagefolder/image_names.h"
+#include "server/storage/imagefolder/listing_doubts.h"
+#include "server/storage/imagefolder/operators_image.h"
 
 namespace millrace::data_tool {
 namespace {

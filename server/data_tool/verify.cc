@@ -61,7 +61,7 @@ class Damage {
  public:
   Damage(const storage::RecordSource& source, bool decode)
       : info_(source.info()),
-        files_(storage::SampleFilesOf(source)),
+        files_(source.sample_files()),
         decode_(decode),
         images_of_(info_.shards_size()) {}
 

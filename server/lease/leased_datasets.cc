@@ -2,13 +2,17 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "proto/dataset_name.h"
 #include "server/config.h"
+#include "server/storage/sample_files.h"
 
 namespace millrace::lease {
 namespace {
@@ -61,29 +65,36 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Acquire(
   const std::string key = KeyOf(request);
   {
     MutexLock lock(mu_);
-    while (opening_.contains(key)) opened_.Wait(lock);
+    while (opening_.contains(key)) changed_.Wait(lock);
     opening_.insert(key);
   }
   absl::StatusOr<LeasedDataset> held = AcquireAlone(request);
   MutexLock lock(mu_);
   opening_.erase(key);
-  opened_.NotifyAll();
+  changed_.NotifyAll();
   return held;
+}
+
+LeasedDatasets::Content LeasedDatasets::ContentOf(
+    const storage::RecordSource& source) {
+  const storage::SampleFiles* const files = source.sample_files();
+  return {.fingerprint = source.info().fingerprint(),
+          .files = files == nullptr ? "" : files->Identity()};
 }
 
 absl::StatusOr<LeasedDataset> LeasedDatasets::AcquireAlone(
     const LeaseRequest& request) {
-  MR_ASSIGN_OR_RETURN(const std::string fingerprint, LookAt(request));
-  if (!fingerprint.empty()) {
-    if (std::string name = HoldOpen(request, fingerprint); !name.empty()) {
-      return LeasedDataset{std::move(name), fingerprint};
+  MR_ASSIGN_OR_RETURN(const std::optional<Content> content, LookAt(request));
+  if (content.has_value()) {
+    if (std::string name = HoldOpen(request, *content); !name.empty()) {
+      return LeasedDataset{std::move(name), content->fingerprint};
     }
   }
   MR_ASSIGN_OR_RETURN(Source source, Open(request));
   return Register(request, std::move(source));
 }
 
-absl::StatusOr<std::string> LeasedDatasets::LookAt(
+absl::StatusOr<std::optional<LeasedDatasets::Content>> LeasedDatasets::LookAt(
     const LeaseRequest& request) {
   {
     MutexLock lock(mu_);
@@ -93,14 +104,14 @@ absl::StatusOr<std::string> LeasedDatasets::LookAt(
         known |= dataset.uri == request.uri;
       } else if (dataset.arrays != nullptr &&
                  IsSameFile(*dataset.arrays, *request.arrays)) {
-        return dataset.fingerprint;  // it is sealed
+        return dataset.content;  // it is sealed
       }
     }
-    if (!known) return "";
+    if (!known) return std::nullopt;
   }
   MR_ASSIGN_OR_RETURN(const Source look,
                       options_.open(request.uri, /*to_look=*/true));
-  return look->info().fingerprint();
+  return ContentOf(*look);
 }
 
 absl::StatusOr<LeasedDatasets::Source> LeasedDatasets::Open(
@@ -111,65 +122,126 @@ absl::StatusOr<LeasedDatasets::Source> LeasedDatasets::Open(
                : options_.open(request.uri, /*to_look=*/false);
   };
   absl::StatusOr<Source> source = open();
-  if (!absl::IsResourceExhausted(source.status())) return source;
-  {
-    MutexLock lock(mu_);
-    if (CloseUnusedSince(SteadyTime::max()) == 0) return source;
+  if (!absl::IsResourceExhausted(source.status()) ||
+      CloseUnusedSince(SteadyTime::max()) == 0) {
+    return source;
   }
   return open();
 }
 
-std::string LeasedDatasets::HoldOpen(const LeaseRequest& request,
-                                     const std::string& fingerprint) {
-  const std::string name =
-      request.name.empty() ? NameOfContent(fingerprint) : request.name;
-  MutexLock lock(mu_);
-  const auto it = datasets_.find(name);
-  if (it == datasets_.end() || it->second.fingerprint != fingerprint ||
-      !it->second.source->CheckFiles().ok()) {
-    return "";
+LeasedDatasets::Datasets::iterator LeasedDatasets::Find(
+    MutexLock& lock, const LeaseRequest& request, const Content& content) {
+  const std::string chosen = NameOfContent(content.fingerprint);
+  const auto fits = [&](const Datasets::value_type& entry) {
+    const auto& [name, dataset] = entry;
+    return dataset.content == content &&
+           (request.name.empty() ? PlainName(name) == chosen
+                                 : name == request.name);
+  };
+  for (;;) {
+    const auto it = std::find_if(datasets_.begin(), datasets_.end(), fits);
+    if (it == datasets_.end() || !it->second.changing) return it;
+    changed_.Wait(lock);
   }
-  ++it->second.holders;
-  return name;
 }
 
-absl::StatusOr<LeasedDataset> LeasedDatasets::Register(
-    const LeaseRequest& request, Source source) {
-  const DatasetInfo& info = source->info();
-  LeasedDataset held{.fingerprint = info.fingerprint()};
-  // The same content from another path, or opened by another thread.
-  held.name = HoldOpen(request, held.fingerprint);
-  if (!held.name.empty()) return held;
-  held.name =
-      request.name.empty() ? NameOfContent(held.fingerprint) : request.name;
-  Source replaced;  // destroyed without the lock: that closes files
-  MutexLock lock(mu_);
-  const auto it = datasets_.find(held.name);
-  if (it == datasets_.end()) {
-    if (datasets_.size() >= options_.max_datasets &&
-        CloseUnusedSince(SteadyTime::max()) == 0) {
+std::string LeasedDatasets::HoldOpen(const LeaseRequest& request,
+                                     const Content& content) {
+  std::string name;
+  Source source;  // destroyed without the lock
+  {
+    MutexLock lock(mu_);
+    const auto it = Find(lock, request, content);
+    if (it == datasets_.end()) return "";
+    name = it->first;
+    source = it->second.source;
+    ++it->second.holders;  // so that it stays open meanwhile
+  }
+  if (source->CheckFiles().ok()) return name;
+  Release(name);
+  return "";
+}
+
+absl::StatusOr<LeasedDatasets::Datasets::iterator> LeasedDatasets::Claim(
+    const LeaseRequest& request, const Content& content) {
+  for (;;) {
+    {
+      MutexLock lock(mu_);
+      // Of this content: its files have changed since it was opened, or another
+      // thread was faster.
+      auto it = Find(lock, request, content);
+      if (it == datasets_.end() && !request.name.empty()) {
+        it = datasets_.find(request.name);
+        if (it != datasets_.end() && it->second.changing) {
+          changed_.Wait(lock);
+          continue;
+        }
+        if (it != datasets_.end() && it->second.holders > 0) {
+          const Content& other = it->second.content;
+          return absl::AlreadyExistsError(absl::StrCat(
+              "the name `", request.name, "` belongs to ", it->second.uri,
+              " with fingerprint ", other.fingerprint,
+              ", which a running program reads; ", request.uri,
+              other.fingerprint == content.fingerprint
+                  ? " has the same content in other files, of which each may "
+                    "change by itself"
+                  : absl::StrCat(" has other content (fingerprint ",
+                                 content.fingerprint, ")"),
+              ": use another name, or none"));
+        }
+      }
+      if (it == datasets_.end() && datasets_.size() < options_.max_datasets) {
+        std::string name = request.name;
+        for (uint64_t number = 1; name.empty(); ++number) {
+          name = NumberedName(NameOfContent(content.fingerprint), number);
+          if (datasets_.contains(name)) name.clear();
+        }
+        it = datasets_.emplace(name, Dataset{.content = content}).first;
+      }
+      if (it != datasets_.end()) {
+        it->second.changing = true;
+        return it;
+      }
+    }
+    if (CloseUnusedSince(SteadyTime::max()) == 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
           options_.max_datasets,
           " datasets are open, the maximum of this server: close loaders"));
     }
-  } else if (it->second.holders > 0 &&
-             it->second.fingerprint != held.fingerprint) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("the name `", held.name, "` belongs to ", it->second.uri,
-                     " with fingerprint ", it->second.fingerprint,
-                     ", which a running program reads; ", request.uri,
-                     " has other content (fingerprint ", held.fingerprint,
-                     "): use another name, or none"));
   }
-  MR_RETURN_IF_ERROR(options_.add(held.name, source));
-  MR_LOG(INFO) << "dataset " << held.name << " (" << request.uri
-               << "): " << CountText(info.samples(), "sample")
-               << ", fingerprint " << held.fingerprint;
-  Dataset& dataset = datasets_[held.name];
+}
+
+absl::StatusOr<LeasedDataset> LeasedDatasets::Register(
+    const LeaseRequest& request, Source source) {
+  const Content content = ContentOf(*source);
+  LeasedDataset held{.fingerprint = content.fingerprint};
+  // The same content from another path, or opened by another thread.
+  held.name = HoldOpen(request, content);
+  if (!held.name.empty()) return held;
+  MR_ASSIGN_OR_RETURN(const Datasets::iterator claimed,
+                      Claim(request, content));
+  held.name = claimed->first;
+  const absl::Status added = options_.add(held.name, source);
+  if (added.ok()) {
+    MR_LOG(INFO) << "dataset " << held.name << " (" << request.uri
+                 << "): " << CountText(source->info().samples(), "sample")
+                 << ", fingerprint " << held.fingerprint;
+  }
+  // Declared before the lock, so that files are closed after it.
+  Source replaced;
+  Datasets::node_type refused;
+  MutexLock lock(mu_);
+  Dataset& dataset = claimed->second;
+  dataset.changing = false;
+  changed_.NotifyAll();
+  if (!added.ok()) {
+    if (dataset.source == nullptr) refused = datasets_.extract(claimed);
+    return added;
+  }
   dataset.uri = request.uri;
   dataset.arrays = request.arrays;
   replaced = std::exchange(dataset.source, std::move(source));
-  dataset.fingerprint = held.fingerprint;
+  dataset.content = content;
   ++dataset.holders;
   return held;
 }
@@ -186,19 +258,34 @@ void LeasedDatasets::Release(const std::string& name) {
 }
 
 void LeasedDatasets::CloseUnused(SteadyTime now) {
-  MutexLock lock(mu_);
   CloseUnusedSince(now - absl::ToChronoNanoseconds(options_.keep_unused));
 }
 
 size_t LeasedDatasets::CloseUnusedSince(SteadyTime since) {
-  return std::erase_if(datasets_, [&](const auto& entry) {
-    const auto& [name, dataset] = entry;
-    if (dataset.holders > 0 || dataset.unused_since > since) return false;
+  std::vector<std::string> names;
+  {
+    MutexLock lock(mu_);
+    for (auto& [name, dataset] : datasets_) {
+      if (dataset.changing || dataset.holders > 0 ||
+          dataset.unused_since > since) {
+        continue;
+      }
+      dataset.changing = true;
+      names.push_back(name);
+    }
+  }
+  for (const std::string& name : names) {
     options_.remove(name);
-    MR_LOG(INFO) << "dataset " << name << " (" << dataset.uri
+    Datasets::node_type closed;  // destroyed without the lock
+    {
+      MutexLock lock(mu_);
+      closed = datasets_.extract(name);
+      changed_.NotifyAll();
+    }
+    MR_LOG(INFO) << "dataset " << name << " (" << closed.mapped().uri
                  << ") is closed: no program holds it";
-    return true;
-  });
+  }
+  return names.size();
 }
 
 }  // namespace millrace::lease

@@ -41,7 +41,7 @@ class AddedSource::Handle final : public storage::RecordReader {
 
 AddedSource::AddedSource(const std::string& name,
                          std::shared_ptr<const storage::RecordSource> base)
-    : base_(std::move(base)), named_info_(base_->info()) {
+    : ForwardingSource(std::move(base)), named_info_(this->base().info()) {
   named_info_.set_name(name);
 }
 
@@ -59,7 +59,7 @@ AddedSource::~AddedSource() {
 absl::StatusOr<std::unique_ptr<storage::RecordReader>> AddedSource::NewReader()
     const {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<storage::RecordReader> reader,
-                      base_->NewReader());
+                      base().NewReader());
   storage::RecordReader* const used = reader.get();
   auto open = std::make_shared<OpenReader>();
   {

@@ -14,24 +14,20 @@
 #ifndef MILLRACE_SERVER_PIPELINE_ADDED_SOURCE_H_
 #define MILLRACE_SERVER_PIPELINE_ADDED_SOURCE_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
+#include "server/storage/forwarding_source.h"
 #include "server/storage/record_source.h"
-#include "server/storage/sample_files.h"
 
 namespace millrace::pipeline {
 
-class AddedSource final : public storage::RecordSource,
-                          public storage::SampleFilesHolder {
+class AddedSource final : public storage::ForwardingSource {
  public:
   AddedSource(const std::string& name,
               std::shared_ptr<const storage::RecordSource> base);
@@ -40,33 +36,8 @@ class AddedSource final : public storage::RecordSource,
   // info() with the name that the dataset is registered under.
   const DatasetInfo& named_info() const { return named_info_; }
 
-  const DatasetInfo& info() const override { return base_->info(); }
-  const storage::SampleFiles* sample_files() const override {
-    return storage::SampleFilesOf(*base_);
-  }
   absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
       const override;
-  absl::Status CheckFields(const std::vector<bool>& used) const override {
-    return base_->CheckFields(used);
-  }
-  absl::Status CheckFieldsWithin(const std::vector<bool>& used,
-                                 uint64_t cache_bytes) const override {
-    return base_->CheckFieldsWithin(used, cache_bytes);
-  }
-  std::vector<std::string> WarningsOf(
-      const std::vector<bool>& used) const override {
-    return base_->WarningsOf(used);
-  }
-  storage::ReadWait read_wait() const override { return base_->read_wait(); }
-  absl::Status CheckFiles() const override { return base_->CheckFiles(); }
-  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
-    return base_->CheckFilesOf(samples);
-  }
-  uint32_t max_concurrent_reads() const override {
-    return base_->max_concurrent_reads();
-  }
-  uint64_t metadata_bytes() const override { return base_->metadata_bytes(); }
-  uint64_t unused_bytes() const override { return base_->unused_bytes(); }
 
  private:
   // What a handle and the source share. The first of the two to be destroyed
@@ -78,7 +49,6 @@ class AddedSource final : public storage::RecordSource,
   };
   class Handle;
 
-  const std::shared_ptr<const storage::RecordSource> base_;
   DatasetInfo named_info_;  // constant after the constructor
   mutable Mutex mu_;
   // Expired: the handle is gone.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "proto/dataset_name.h"
 
 namespace millrace::plan {
 namespace {
@@ -137,14 +138,15 @@ std::string Hash128(absl::string_view text) {
 }  // namespace
 
 std::string CanonicalEncoding(const PipelineSpec& resolved) {
-  std::string encoding;
-  if (resolved.compression() == COMPRESSION_NONE) {
-    AppendMessage(resolved, encoding);
-  } else {  // it is the wire's and changes no batch
-    PipelineSpec batches = resolved;
-    batches.clear_compression();
-    AppendMessage(batches, encoding);
+  // Without what changes no batch: the compression is the wire's, and a number
+  // in a name tells datasets of one server apart.
+  PipelineSpec batches = resolved;
+  batches.clear_compression();
+  for (Source& source : *batches.mutable_sources()) {
+    source.set_dataset(std::string(PlainName(source.dataset())));
   }
+  std::string encoding;
+  AppendMessage(batches, encoding);
   return encoding;
 }
 

@@ -20,7 +20,8 @@
 
 namespace millrace::plan {
 
-// The canonical encoding of a resolved spec.
+// The canonical encoding of a resolved spec, without what changes no batch: the
+// compression, and numbers in the names of datasets (proto/dataset_name.h).
 std::string CanonicalEncoding(const PipelineSpec& resolved);
 
 // The fingerprint of a plan: that of its source; for several sources, 32

@@ -29,7 +29,8 @@ struct OpenSourceOptions {
   // files and the largest of them; null: any footer or list is. Must outlive
   // the source.
   ByteBudget* metadata_budget = nullptr;
-  // As cache_advice, for footers or a list of this size.
+  // As cache_advice, for footers of this size, or an image folder whose list
+  // and largest file have it, beside what is charged to the budget.
   std::function<std::string(uint64_t bytes)> metadata_advice;
   // Budget for the files of an image folder that its readers hold while they
   // read them. The largest file is charged to `metadata_budget`, so that it can

@@ -1,6 +1,7 @@
 // RecordSource is the interface of a dataset of any format: N samples of named
 // fields, addressed by logical index 0 .. N-1. It does not decode images and
-// does not know order, epochs or batches.
+// does not know order, epochs or batches. A source that stands for another one
+// is a ForwardingSource (forwarding_source.h).
 //
 // Thread contract: RecordSource is immutable once open and thread-safe. A
 // RecordReader belongs to one thread at a time (each worker has its own) and
@@ -28,6 +29,8 @@
 #include "proto/names.h"
 
 namespace millrace::storage {
+
+class SampleFiles;
 
 // One sample as it lies in storage. `fields[i]` holds the bytes of
 // schema.fields(i): an encoded image, the raw bytes of a tensor (row-major,
@@ -110,6 +113,10 @@ class RecordSource {
   }
 
   virtual ReadWait read_wait() const { return ReadWait::kNever; }
+
+  // The files of the samples (sample_files.h), if each sample is a file of its
+  // own; null: samples share files. Lives as long as the source.
+  virtual const SampleFiles* sample_files() const { return nullptr; }
 
   // Checks that its files have not changed since they were opened. Unavailable:
   // a file has changed, or a part of it could not be read; the message names

@@ -1,11 +1,11 @@
-// SampleFiles is what a RecordSource is besides, when each of its samples is a
-// file of its own: errors and lists then name that file instead of a shard and
-// a row, and the size of a sample is known before it is read. In an error such
-// a file counts as a shard of one row.
+// SampleFiles is what a RecordSource knows besides, when each of its samples is
+// a file of its own: errors and lists then name that file instead of a shard
+// and a row, and the size of a sample is known before it is read. In an error
+// such a file counts as a shard of one row.
 //
 // Thread-safe, immutable.
 //
-//   if (const SampleFiles* files = SampleFilesOf(source)) {
+//   if (const SampleFiles* files = source.sample_files()) {
 //     Print(files->FileOf(17));  // "cat/1.jpg"
 //   }
 
@@ -15,8 +15,6 @@
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "server/storage/record_source.h"
 
 namespace millrace::storage {
 
@@ -31,21 +29,12 @@ class SampleFiles {
   // upper bound.
   virtual uint64_t BytesOf(int64_t index,
                            const std::vector<bool>& used) const = 0;
-};
 
-// A RecordSource that may have SampleFiles: because it is one, or because it
-// stands for another source.
-class SampleFilesHolder {
- public:
-  virtual ~SampleFilesHolder() = default;
-  virtual const SampleFiles* sample_files() const = 0;  // null: it has none
+  // Which files these are, on this machine: equal for two sources only if they
+  // read the same folder by the same listing. Copies of a folder may have equal
+  // fingerprints and yet change one by one. Not for people.
+  virtual std::string Identity() const = 0;
 };
-
-// Null: the samples of `source` share files.
-inline const SampleFiles* SampleFilesOf(const RecordSource& source) {
-  const auto* const holder = dynamic_cast<const SampleFilesHolder*>(&source);
-  return holder == nullptr ? nullptr : holder->sample_files();
-}
 
 }  // namespace millrace::storage
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,47 @@ TEST_F(BudgetAdviceTest, OfParquetWhoseRowsNeedALargerCache) {
             "transforms { decode_image {} } "
             "transforms { resize { height: 64 width: 64 } }");
   ExpectSmallest({parquet, "--threads=1", "--check_pipeline=" + pipeline}, 16);
+}
+
+// Names so long that the list alone is larger than a small budget.
+class FolderBudgetTest : public BudgetAdviceTest {
+ protected:
+  // The flag of a folder of `files` files whose list has about 200 bytes each.
+  std::string Folder(const std::string& name, int files) {
+    const std::string folder = Path(name);
+    for (int i = 0; i < files; ++i) {
+      const std::string of_class = absl::StrCat(folder, "/", i % 2);
+      if (i < 2) std::filesystem::create_directories(of_class);
+      WriteFile(absl::StrCat(of_class, "/", std::string(180, 'x'), i, ".jpg"),
+                "\xFF\xD8\xFF");
+    }
+    return absl::StrCat("--dataset=", name, "=imagefolder:", folder);
+  }
+  std::string CacheFlag() { return "--cache_dir=" + Path("cache"); }
+};
+
+// "--memory_budget=N or more" was larger than needed, or refused again for the
+// largest file.
+TEST_F(FolderBudgetTest, OfAFolderWhoseListDoesNotFit) {
+  const std::string folder = Folder("many", 100'000);
+  ExpectSmallest({folder, "--threads=1", CacheFlag()}, 16);
+  // By the index of the first start, too.
+  ExpectSmallest({folder, "--threads=1", CacheFlag()}, 16);
+}
+
+TEST_F(FolderBudgetTest, OfAFolderWhoseLargestFileDoesNotFit) {
+  const std::string folder = Folder("large", 10);
+  std::filesystem::resize_file(
+      absl::StrCat(Path("large"), "/0/", std::string(180, 'x'), "0.jpg"),
+      40 << 20);
+  ExpectSmallest({folder, "--threads=1", CacheFlag()}, 16);
+}
+
+// The first one is refused, and the others are not open yet.
+TEST_F(FolderBudgetTest, OfTwoFoldersAndAPackedDataset) {
+  const std::string first = Folder("first", 100'000);
+  const std::string second = Folder("second", 50'000);
+  ExpectSmallest({first, second, Photos(), "--threads=1", CacheFlag()}, 16);
 }
 
 // Mixing needs two images a thread, so that more threads need more.

@@ -26,6 +26,22 @@ TEST(BadSampleHint, IsForADamagedSample) {
             HasSubstr("bad_samples { action: SUBSTITUTE }")));
 }
 
+// Each program says it in its own words.
+TEST(BadSampleHint, TakesThePlaceOfTheServers) {
+  ErrorDetail detail = MakeErrorDetail("decode");
+  detail.set_sample(17);
+  const absl::Status damaged =
+      WithErrorDetail(absl::DataLossError("the JPEG is truncated"), detail);
+  const absl::Status sent = WithPolicyHint(damaged);
+  EXPECT_EQ(sent.message(),
+            "the JPEG is truncated; to continue without damaged samples, set "
+            "bad_samples of the pipeline to SUBSTITUTE or ZERO");
+  EXPECT_EQ(GetErrorDetail(sent).sample(), 17);
+  EXPECT_EQ(WithoutPolicyHint(sent), damaged);
+  EXPECT_EQ(WithoutPolicyHint(damaged), damaged);
+  EXPECT_EQ(WithBadSampleHint(sent), WithBadSampleHint(damaged));
+}
+
 TEST(BadSampleHint, IsForNothingElse) {
   ErrorDetail detail = MakeErrorDetail("read");
   detail.set_sample(17);
@@ -33,6 +49,7 @@ TEST(BadSampleHint, IsForNothingElse) {
        {absl::OkStatus(), absl::DataLossError("the answer is damaged"),
         WithErrorDetail(absl::UnavailableError("gone"), detail)}) {
     EXPECT_EQ(WithBadSampleHint(status), status);
+    EXPECT_EQ(WithPolicyHint(status), status);
   }
 }
 

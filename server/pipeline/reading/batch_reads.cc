@@ -109,7 +109,7 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     SampleBuffers::Turn turn(buffers_, pipeline_.read_account());
     // If the size is known, the thread waits for room before it reads, so that
     // it holds no file meanwhile and reads it once.
-    const storage::SampleFiles* const files = storage::SampleFilesOf(*source);
+    const storage::SampleFiles* const files = source->sample_files();
     const bool room =
         files == nullptr
             ? turn.MayFindRoom()

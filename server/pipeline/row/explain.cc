@@ -88,7 +88,7 @@ void FillOrigin(const storage::RecordSource& source, const std::string& dataset,
   row->set_dataset(dataset);
   row->set_shard_row(-1);
   const DatasetInfo& info = source.info();
-  if (const storage::SampleFiles* const files = storage::SampleFilesOf(source);
+  if (const storage::SampleFiles* const files = source.sample_files();
       files != nullptr && row->sample() >= 0 &&
       row->sample() < info.samples()) {
     row->set_shard(files->FileOf(row->sample()));

@@ -3,10 +3,12 @@
 #include <cstring>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/byte_size.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "proto/bad_sample_hint.h"
 #include "proto/error_detail.h"
 #include "server/augment/mix_pixels.h"
 #include "server/storage/sample_files.h"
@@ -146,7 +148,8 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
       }
       return WithErrorDetail(
           absl::DataLossError(absl::StrCat(
-              status.message(), " (and the ", plan::Plan::kMaxSubstitutes,
+              NameFile(status, ref).message(), " (and the ",
+              plan::Plan::kMaxSubstitutes,
               " samples that could replace it are damaged too: ",
               plan::Plan::kNeighbours, " after it and ",
               plan::Plan::kMaxSubstitutes - plan::Plan::kNeighbours,
@@ -154,8 +157,20 @@ absl::StatusOr<bool> RowFiller::Load(const Place& place, uint64_t position) {
               "run `millrace-data verify` and restore the files)")),
           GetErrorDetail(status));
     default:
-      return status;
+      return WithPolicyHint(NameFile(status, ref));
   }
+}
+
+absl::Status RowFiller::NameFile(const absl::Status& status,
+                                 const plan::SampleRef& ref) const {
+  const storage::SampleFiles* const files =
+      pipeline_.source(ref.source).sample_files();
+  if (files == nullptr) return status;
+  const std::string file = files->FileOf(ref.index);
+  if (absl::StrContains(status.message(), file)) return status;
+  return WithErrorDetail(
+      absl::Status(status.code(), absl::StrCat(file, ": ", status.message())),
+      GetErrorDetail(status));
 }
 
 absl::Status RowFiller::LoadFrom(const plan::SampleRef& ref, const Place& place,
@@ -353,7 +368,7 @@ absl::Status RowFiller::Located(absl::Status status, absl::string_view stage,
   detail.set_dataset(info.name());
   detail.set_sample(index);
   const storage::SampleFiles* const files =
-      storage::SampleFilesOf(pipeline_.source(source_));
+      pipeline_.source(source_).sample_files();
   if (sample != nullptr && files != nullptr) {
     detail.set_shard(files->FileOf(index));
     detail.set_row(0);

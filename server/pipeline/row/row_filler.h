@@ -134,6 +134,10 @@ class RowFiller {
   absl::Status Located(absl::Status status, absl::string_view stage,
                        const storage::EncodedSample* sample,
                        int64_t index) const;
+  // The error of sample `ref`, which ends the batch, with the name of its file
+  // if the sample is a file of its own.
+  absl::Status NameFile(const absl::Status& status,
+                        const plan::SampleRef& ref) const;
   void NoteBadSample(const absl::Status& status, const Place& place);
 
   const BuiltPipeline& pipeline_;

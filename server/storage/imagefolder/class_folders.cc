@@ -1,17 +1,15 @@
 #include "server/storage/imagefolder/class_folders.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "common/first_of.h"
 #include "common/status_macros.h"
+#include "server/storage/imagefolder/folder_kinds.h"
+#include "server/storage/imagefolder/same_samples.h"
 #include "server/storage/imagefolder/split_name.h"
 
 namespace millrace::storage {
@@ -19,83 +17,15 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-std::string List(const Names& names) {
-  return FirstOf(names, ", ", static_cast<int64_t>(names.size()));
-}
-
-bool HoldsImages(const ImageFolders& folder) {
-  return !folder.images.stems.empty() ||
-         std::any_of(
-             folder.folders.begin(), folder.folders.end(),
-             [](const auto& entry) { return HoldsImages(entry.second); });
-}
-
-// The sub-folders that hold images at any depth, or those that hold none.
-Names FoldersIn(const ImageFolders& folder, bool with_images = true) {
-  Names names;
-  for (const auto& [name, below] : folder.folders) {
-    if (HoldsImages(below) == with_images) names.push_back(name);
-  }
-  return names;
-}
-
-// Whether a folder's name is a kind of data that each sample has, such as
-// masks.
-bool IsKind(absl::string_view name) {
-  static constexpr absl::string_view kNames[] = {
-      "annotations", "ground_truth", "groundtruth",  "gt",    "images",
-      "image",       "imgs",         "img",          "label", "jpegimages",
-      "labels",      "masks",        "segmentation", "mask",  "segmentations"};
-  return std::find(std::begin(kNames), std::end(kNames),
-                   absl::AsciiStrToLower(name)) != std::end(kNames);
-}
-
-bool AreKinds(const Names& names) {
-  return names.size() > 1 && std::all_of(names.begin(), names.end(), IsKind);
-}
-
-// The reason, for a sentence, why the folders `names` of `folder` hold
-// something of each sample; empty: there is no such reason.
-std::string WhyKinds(const ImageFolders& folder, const Names& names) {
-  if (AreKinds(names)) {
-    return absl::StrCat("have the names of parts of a sample (", List(names),
-                        ")");
-  }
-  std::vector<NamedImages> images;
-  for (const std::string& name : names) {
-    const ImageFolders& below = folder.folders.at(name);
-    if (!FoldersIn(below).empty()) return "";
-    // People with and without a mask are classes, not masks.
-    images.push_back({.folder = name,
-                      .images = &below.images,
-                      .named_as_kind = IsKind(name) && name != "mask"});
-  }
-  const std::string why = WhySameSamples(images);
-  if (why.empty()) return "";
-  return absl::StrCat("contain parts of the same samples (", List(names),
-                      ": the file names are the same, and ", why, ")");
-}
-
-// Collects the images of `folder` and of all folders below it.
-void Collect(const ImageFolders& folder, std::vector<const ImageNames*>* all) {
-  all->push_back(&folder.images);
-  for (const auto& [name, below] : folder.folders) Collect(below, all);
-}
-
-// After what `pack` reads, or what an image folder contains.
-constexpr absl::string_view kWriteParquet =
-    " only images in class folders: write images with masks or other labels as "
-    "Parquet (docs/formats.md)";
-
+// The checks of an input, from the top down. Each error says what to do.
 class Layout {
  public:
   Layout(const std::string& input, absl::Span<const std::string> tables,
          FolderUse use)
       : input_(input),
         tables_(tables.begin(), tables.end()),
-        is_uri_(use == FolderUse::kUri),
-        by_split_(use == FolderUse::kPackSplit),
-        verb_(is_uri_ ? "open" : "pack") {}
+        advice_(input, use),
+        verb_(advice_.verb()) {}
 
   // Whether `path` can be packed as it is.
   absl::StatusOr<Names> Check(const std::string& path,
@@ -103,18 +33,16 @@ class Layout {
     const Names names = FoldersIn(folder);
     if (names.empty()) return NoClasses(path);
     if (const std::string kinds = WhyKinds(folder, names); !kinds.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("folders in ", path, " ", kinds,
-                       " and would become classes; ", WriteParquet(), ", or ",
-                       PassAsClasses(path), " if these are classes"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "folders in ", path, " ", kinds, " and would become classes; ",
+          advice_.WriteParquet(), ", or ", advice_.PassAsClasses(path),
+          " if these are classes"));
     }
-    std::vector<const ImageNames*> all;
-    Collect(folder, &all);
-    if (const std::string masks = WhyMasks(all); !masks.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("in ", path, ", ", masks, " and would become samples; ",
-                       WriteParquet(), ", or ", PassAsClasses(path),
-                       " if all of them are images of the classes"));
+    if (const std::string masks = WhyMasks(AllImages(folder)); !masks.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "in ", path, ", ", masks, " and would become samples; ",
+          advice_.WriteParquet(), ", or ", advice_.PassAsClasses(path),
+          " if all of them are images of the classes"));
     }
     const Names splits = SplitsAmong(names);
     // A "train" among buses is a class; CheckPartAmongClasses() checks it.
@@ -126,8 +54,8 @@ class Layout {
                 "class: "
               : " have the names of parts of a dataset and would become its "
                 "classes: ",
-          List(splits), "; ", OpenParts(path, folder, splits), ", or ",
-          PassAsClasses(path), " if ",
+          ListNames(splits), "; ", OpenParts(path, folder, splits), ", or ",
+          advice_.PassAsClasses(path), " if ",
           one ? "it is a class" : "they are classes"));
     }
     if (names.size() == 1) return CheckOneClass(path, folder, names[0]);
@@ -135,65 +63,14 @@ class Layout {
   }
 
  private:
-  std::string AsClasses(const std::string& path) const {
-    if (is_uri_) {
-      return absl::StrCat("`millrace-data pack --format=imagefolder --input=",
-                          path, " --labels_from_folders`");
-    }
-    if (path == input_) return "--labels_from_folders";
-    return Argument(path, " --labels_from_folders");
-  }
-
-  std::string PassAsClasses(const std::string& path) const {
-    return absl::StrCat(is_uri_ ? "pack the folder with " : "pass ",
-                        AsClasses(path));
-  }
-
-  // What names the folder: a flag with its value, or a URI.
-  std::string Argument(const std::string& path,
-                       absl::string_view more = "") const {
-    if (is_uri_) return absl::StrCat("imagefolder:", path);
-    return absl::StrCat("--input=", path, more,
-                        by_split_ ? " without --split" : "");
-  }
-
-  // The same for the part `name` of the dataset in `path`.
-  std::string PartArgument(const std::string& path,
-                           const std::string& name) const {
-    if (is_uri_) return Argument(absl::StrCat(path, "/", name));
-    return absl::StrCat("--input=", path, " --split=", name);
-  }
-
-  std::string WriteParquet() const {
-    return absl::StrCat(is_uri_ ? "an image folder contains" : "pack reads",
-                        kWriteParquet);
-  }
-
-  // "packed in this form"
-  std::string InThisForm() const {
-    return absl::StrCat(verb_, "ed in this form");
-  }
-
-  // What the user must do with `folder` before the command can pack it.
-  static std::string Before(const ImageFolders& folder) {
-    const Names empty = FoldersIn(folder, /*with_images=*/false);
-    return empty.empty()
-               ? ""
-               : absl::StrCat(" after you remove its folders without images: ",
-                              List(empty));
-  }
-
   // Error for a folder with images and without sub-folders.
   absl::Status NoClasses(const std::string& path) const {
     return absl::InvalidArgumentError(absl::StrCat(
         path, " contains images without class folders",
-        tables_.empty() ? "" : absl::StrCat(", and ", MayHoldLabels(tables_)),
+        tables_.empty()
+            ? ""
+            : absl::StrCat(", and ", advice_.MayHoldLabels(tables_)),
         "; sort the images into one folder for each class"));
-  }
-
-  std::string MayHoldLabels(const Names& tables) const {
-    return absl::StrCat(List(tables), " may contain labels, which ",
-                        is_uri_ ? "the server" : "pack", " does not read");
   }
 
   // The tables that may contain the classes of the images in `path`, whose only
@@ -223,19 +100,19 @@ class Layout {
     if (ready.empty()) {
       return absl::StrCat(
           splits.size() == 1 ? "it cannot be " : "none of them can be ",
-          InThisForm(), ": ",
+          advice_.InThisForm(), ": ",
           Check(part, folder.folders.at(example)).status().message());
     }
     const std::string how =
-        absl::StrCat(" (", PartArgument(path, example),
-                     Before(folder.folders.at(example)), ")");
+        absl::StrCat(" (", advice_.PartArgument(path, example),
+                     advice_.Before(folder.folders.at(example)), ")");
     if (splits.size() == 1) return absl::StrCat(verb_, " the part", how);
     if (ready.size() == splits.size()) {
       return absl::StrCat(verb_, " each part by itself", how);
     }
-    return absl::StrCat(verb_, " ", List(ready), " by ",
+    return absl::StrCat(verb_, " ", ListNames(ready), " by ",
                         ready.size() == 1 ? "itself" : "themselves", how,
-                        "; the others cannot be ", InThisForm());
+                        "; the others cannot be ", advice_.InThisForm());
   }
 
   static const std::string& Example(const Names& splits) {
@@ -264,21 +141,21 @@ class Layout {
       const Names tables = TablesOf(path, name);
       if (tables.empty()) return Names();
       return absl::InvalidArgumentError(
-          absl::StrCat(one_class, ", and ", MayHoldLabels(tables),
+          absl::StrCat(one_class, ", and ", advice_.MayHoldLabels(tables),
                        "; sort the images into one folder for each class, or ",
-                       PassAsClasses(path), " if one class is meant"));
+                       advice_.PassAsClasses(path), " if one class is meant"));
     }
     const absl::Status classes = Check(deepest, *below).status();
     if (!classes.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(one_class, " (", AsClasses(path),
+          absl::StrCat(one_class, " (", advice_.AsClasses(path),
                        " packs them in this way); ", classes.message()));
     }
     return absl::InvalidArgumentError(absl::StrCat(
         one_class, ", but ", deepest, " contains its images in folders (",
-        List(names), "); if these are the classes, ", verb_, " that folder (",
-        Argument(deepest), Before(*below), "), or ", PassAsClasses(path),
-        " if one class is meant"));
+        ListNames(names), "); if these are the classes, ", verb_,
+        " that folder (", advice_.Argument(deepest), advice_.Before(*below),
+        "), or ", advice_.PassAsClasses(path), " if one class is meant"));
   }
 
   absl::StatusOr<Names> CheckClasses(const std::string& path,
@@ -302,13 +179,13 @@ class Layout {
           "each class folder contains its images in ",
           same.size() == 1 ? "a folder of the same name ("
                            : "folders of the same names (",
-          List(same), "), which ",
+          ListNames(same), "), which ",
           same.size() == 1 ? "does not become a class"
                            : "do not become classes",
           "; if ", same.size() == 1 ? "it is a class, " : "they are classes, ",
-          ready ? absl::StrCat(verb_, " each folder of ", path,
-                               " by itself, such as ", Argument(path_of_first),
-                               Before(below))
+          ready ? absl::StrCat(
+                      verb_, " each folder of ", path, " by itself, such as ",
+                      advice_.Argument(path_of_first), advice_.Before(below))
                 : absl::StrCat("move the images into one folder for each "
                                "class, such as ",
                                path, "/", same[0])));
@@ -353,9 +230,9 @@ class Layout {
         "folder ", splits[0], " in ", path,
         " has the name of a part of a dataset, and all folders beside it "
         "contain folders of the same names (",
-        List(same), "), so ", List(classes), " would become classes; ",
-        OpenParts(path, folder, classes), ", or ", PassAsClasses(path),
-        " if they are classes"));
+        ListNames(same), "), so ", ListNames(classes),
+        " would become classes; ", OpenParts(path, folder, classes), ", or ",
+        advice_.PassAsClasses(path), " if they are classes"));
   }
 
   // A table beside a folder that no class is called (images/, labels.csv) may
@@ -364,8 +241,7 @@ class Layout {
                            const Names& classes) const {
     Names kinds;
     for (const std::string& name : classes) {
-      // People with and without a mask are classes.
-      if (IsKind(name) && absl::AsciiStrToLower(name) != "mask") {
+      if (IsKindAndNoClass(name)) {
         kinds.push_back(name);
       }
     }
@@ -377,11 +253,11 @@ class Layout {
     }
     if (kinds.empty() || tables.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("folders in ", path, " (", List(classes),
+        absl::StrCat("folders in ", path, " (", ListNames(classes),
                      ") would become classes, but a class is rarely called ",
-                     kinds[0], ", and ", MayHoldLabels(tables),
+                     kinds[0], ", and ", advice_.MayHoldLabels(tables),
                      "; sort the images into one folder for each class, or ",
-                     PassAsClasses(path), " if these are classes"));
+                     advice_.PassAsClasses(path), " if these are classes"));
   }
 
   // Checks folder `name`, one of several in `path` that would be classes.
@@ -393,7 +269,7 @@ class Layout {
     const std::string kinds = WhyKinds(folder, names);
     if (kinds.empty() && splits.size() < 2) return absl::OkStatus();
     const std::string of_class = absl::StrCat(path, "/", name);
-    std::string what_to_do = WriteParquet();
+    std::string what_to_do = advice_.WriteParquet();
     if (kinds.empty()) {
       const bool ready = std::any_of(
           splits.begin(), splits.end(), [&](const std::string& split) {
@@ -411,10 +287,10 @@ class Layout {
     return absl::InvalidArgumentError(absl::StrCat(
         "folders in ", of_class, " ",
         kinds.empty() ? absl::StrCat("have the names of parts of a dataset (",
-                                     List(splits), ")")
+                                     ListNames(splits), ")")
                       : kinds,
         " and would become one class, ", name, "; ", what_to_do, ", or ",
-        PassAsClasses(path), " if ", name, " is a class"));
+        advice_.PassAsClasses(path), " if ", name, " is a class"));
   }
 
   // Checks folder `name` in `path`, which has the name of a part and is beside
@@ -426,10 +302,11 @@ class Layout {
                                      Names* doubts) const {
     const ImageFolders& below = folder.folders.at(name);
     const bool ready = Check(absl::StrCat(path, "/", name), below).ok();
-    const std::string how =
-        ready ? absl::StrCat(verb_, " it by itself (", PartArgument(path, name),
-                             Before(below), ")")
-              : "";
+    const std::string how = ready
+                                ? absl::StrCat(verb_, " it by itself (",
+                                               advice_.PartArgument(path, name),
+                                               advice_.Before(below), ")")
+                                : "";
     if (!below.images.stems.empty() || !some_classes_direct) {
       doubts->push_back(
           absl::StrCat("folder ", name,
@@ -442,17 +319,16 @@ class Layout {
         path, "/", name,
         " has the name of a part of a dataset and contains its "
         "images in folders (",
-        List(FoldersIn(below)),
+        ListNames(FoldersIn(below)),
         "), while the folders beside it contain images directly: "
         "it would become a class; ",
         ready ? absl::StrCat(how, ", ") : "", "move it elsewhere to ", verb_,
-        " the others, or ", PassAsClasses(path), " if it is a class"));
+        " the others, or ", advice_.PassAsClasses(path), " if it is a class"));
   }
 
   const std::string& input_;  // as the user gave it
   const Names tables_;        // paths within the input
-  const bool is_uri_;
-  const bool by_split_;
+  const FolderAdvice advice_;
   const std::string verb_;  // "pack" or "open"
 };
 

@@ -15,28 +15,15 @@
 #ifndef MILLRACE_SERVER_STORAGE_IMAGEFOLDER_CLASS_FOLDERS_H_
 #define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_CLASS_FOLDERS_H_
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/storage/imagefolder/same_samples.h"
+#include "server/storage/imagefolder/folder_advice.h"
+#include "server/storage/imagefolder/image_folders.h"
 
 namespace millrace::storage {
-
-// A folder: where images lie below it.
-struct ImageFolders {
-  ImageNames images;                            // in the folder itself
-  std::map<std::string, ImageFolders> folders;  // also those without images
-};
-
-// How the user named the folder, and so how advice names another one.
-enum class FolderUse {
-  kPack,       // `millrace-data pack --input=`
-  kPackSplit,  // the same with --split
-  kUri,        // imagefolder:PATH
-};
 
 // `path` of `input`, whose folders would be the classes; `tables`: files within
 // it that may hold labels.

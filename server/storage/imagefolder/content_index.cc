@@ -15,6 +15,7 @@
 #include "server/storage/imagefolder/folder_source.h"
 #include "server/storage/imagefolder/image_names.h"
 #include "server/storage/imagefolder/index_cache.h"
+#include "server/storage/imagefolder/operators_image.h"
 
 namespace millrace::storage {
 namespace {

@@ -66,13 +66,16 @@ void FolderFiles::Reserve(uint64_t files, uint64_t name_bytes) {
   names_.reserve(name_bytes);
 }
 
+absl::Status FolderFiles::CheckNameBytes(uint64_t name_bytes) {
+  if (name_bytes <= kMaxNameBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the names of the files have more than 4 GiB, the maximum of a list: "
+      "divide the folder into several");
+}
+
 absl::Status FolderFiles::AddClass(const std::string& name, int64_t label,
                                    const ListedFiles& files) {
-  if (names_.size() + files.names.size() > kMaxNameBytes) {
-    return absl::InvalidArgumentError(
-        "the names of the files have more than 4 GiB: pack the folder "
-        "(`millrace-data pack --format=imagefolder`)");
-  }
+  MR_RETURN_IF_ERROR(CheckNameBytes(names_.size() + files.names.size()));
   std::vector<uint32_t> order(files.bytes.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&files](uint32_t a, uint32_t b) {

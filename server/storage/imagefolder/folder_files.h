@@ -41,6 +41,9 @@ class FolderFiles {
   static constexpr uint64_t kMaxFileBytes = UINT32_MAX;
   static constexpr uint64_t kMaxNameBytes = UINT32_MAX;
 
+  // InvalidArgument: more than kMaxNameBytes.
+  static absl::Status CheckNameBytes(uint64_t name_bytes);
+
   // Samples of one class. Their paths begin with "name/".
   struct ClassRange {
     std::string name;

@@ -12,7 +12,6 @@
 #include "common/utf8.h"
 #include "proto/folder_index.pb.h"
 #include "server/storage/content_hash.h"
-#include "server/storage/imagefolder/image_names.h"
 #include "server/storage/shard_set.h"
 
 namespace millrace::storage {

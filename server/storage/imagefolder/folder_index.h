@@ -17,8 +17,8 @@
 #include "absl/strings/string_view.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
+#include "server/storage/imagefolder/folder_entries.h"
 #include "server/storage/imagefolder/folder_files.h"
-#include "server/storage/imagefolder/folder_scan.h"
 
 namespace millrace::storage {
 

@@ -32,6 +32,11 @@ void FolderNotes::AddHidden(std::string path) {
   AddFirst(std::move(path), &hidden_);
 }
 
+void FolderNotes::AddEmpty(std::string path) {
+  ++empty_count_;
+  AddFirst(std::move(path), &empty_);
+}
+
 void FolderNotes::AddBad(std::string sentence) {
   ++bad_count_;
   AddFirst(std::move(sentence), &bad_);
@@ -40,10 +45,12 @@ void FolderNotes::AddBad(std::string sentence) {
 void FolderNotes::Join(const FolderNotes& later) {
   other_count_ += later.other_count_;
   hidden_count_ += later.hidden_count_;
+  empty_count_ += later.empty_count_;
   bad_count_ += later.bad_count_;
   AddAllFirst(later.other_, &other_);
   AddAllFirst(later.tables_, &tables_);
   AddAllFirst(later.hidden_, &hidden_);
+  AddAllFirst(later.empty_, &empty_);
   AddAllFirst(later.bad_, &bad_);
 }
 
@@ -65,6 +72,14 @@ std::vector<std::string> FolderNotes::Warnings() const {
                      hidden_count_ == 1 ? "file or folder" : "files or folders",
                      " left out (the name begins with a dot): ",
                      FirstOf(hidden_, ", ", hidden_count_)));
+  }
+  if (empty_count_ > 0) {
+    warnings.push_back(
+        absl::StrCat(CountText(empty_count_, "empty file"),
+                     empty_count_ == 1 ? " becomes a damaged sample"
+                                       : " become damaged samples",
+                     ", for which a pipeline has its policy bad_samples: ",
+                     FirstOf(empty_, ", ", empty_count_)));
   }
   if (bad_count_ > 0) {
     warnings.push_back(

@@ -25,6 +25,8 @@ class FolderNotes {
   // A file that is left out because its name is not that of an image.
   void AddOther(std::string path);
   void AddHidden(std::string path);
+  // An empty file that is listed all the same.
+  void AddEmpty(std::string path);
   // A file with an image's name that is no image: a whole sentence without a
   // full stop.
   void AddBad(std::string sentence);
@@ -48,6 +50,8 @@ class FolderNotes {
   std::vector<std::string> tables_;
   std::vector<std::string> hidden_;
   int64_t hidden_count_ = 0;
+  std::vector<std::string> empty_;
+  int64_t empty_count_ = 0;
   std::vector<std::string> bad_;
   int64_t bad_count_ = 0;
 };

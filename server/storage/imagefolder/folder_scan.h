@@ -15,44 +15,31 @@
 #ifndef MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FOLDER_SCAN_H_
 #define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FOLDER_SCAN_H_
 
-#include <sys/stat.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "server/operators/operators.h"
 #include "server/storage/imagefolder/class_folders.h"
+#include "server/storage/imagefolder/folder_entries.h"
 #include "server/storage/imagefolder/folder_files.h"
 #include "server/storage/imagefolder/folder_notes.h"
 
 namespace millrace::storage {
 
-// What tells that the entries of a folder are the same as before.
-struct FolderState {
-  std::string path;  // within the input; empty: the input itself
-  int64_t modified_nanos = 0;
-  int64_t changed_nanos = 0;
-  uint64_t inode = 0;
-
-  bool SameAs(const FolderState& other) const {
-    return modified_nanos == other.modified_nanos &&
-           changed_nanos == other.changed_nanos && inode == other.inode;
-  }
-};
-
-FolderState StateOf(std::string path, const struct stat& info);
-int64_t ModifiedNanos(const struct stat& info);
-
 struct FolderListing {
   std::vector<std::string> classes;  // names; the label is the place
-  // Regular files with an image's name that are not empty. Their first bytes
-  // may still be those of something else.
+  // Regular files with an image's name. Their first bytes may still be those of
+  // something else. Only FolderUse::kUri lists empty files.
   FolderFiles files;
-  // Memory of `files`. Above ScanOptions::max_memory_bytes `files` is empty.
+  // Memory of `files` and `folders`. Both are empty if it is above
+  // ScanOptions::max_memory_bytes; the numbers are those of the whole list all
+  // the same.
   uint64_t memory_bytes = 0;
+  uint64_t file_count = 0;
+  uint64_t folder_count = 0;
+  uint64_t largest_file_bytes = 0;
   FolderNotes notes;
   std::vector<std::string> doubts;   // warnings about the classes
   std::vector<FolderState> folders;  // all that were read
@@ -71,24 +58,14 @@ struct ScanOptions {
 
 // NotFound, PermissionDenied, ...: a folder cannot be read. InvalidArgument: no
 // class folders, or the folders do not look like classes (class_folders.h);
-// folders are nested too deeply, or a folder's name is not UTF-8.
+// folders are nested too deeply, or a folder's name is not UTF-8. Errors of
+// ListingSize::AddFolder().
 absl::StatusOr<FolderListing> ScanImageFolder(const std::string& folder,
                                               const ScanOptions& options);
 
-// The class folders of the listing without a file in `files`: "PATH/cat".
-std::vector<std::string> EmptyClasses(const std::string& folder,
-                                      const std::vector<std::string>& classes,
-                                      const FolderFiles& files);
-
-// A warning if files of one folder differ only in the suffix, because a
-// conversion may have left the old ones; empty: there are none. `verb`:
-// "packed".
-std::string SharedStems(const std::string& folder, const FolderFiles& files,
-                        absl::string_view verb);
-
-// Whether a decoder of `operators` accepts a file with this start. Null: none.
-bool IsOperatorsImage(const operators::Operators* operators,
-                      absl::string_view start);
+// Memory of a listing, as FolderListing::memory_bytes counts it.
+uint64_t ListingBytes(const FolderFiles& files,
+                      const std::vector<FolderState>& folders);
 
 }  // namespace millrace::storage
 

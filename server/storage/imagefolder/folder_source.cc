@@ -21,6 +21,7 @@
 #include "common/usage_error.h"
 #include "server/storage/imagefolder/file_room.h"
 #include "server/storage/imagefolder/folder_faults.h"
+#include "server/storage/imagefolder/folder_scan.h"
 #include "server/storage/imagefolder/index_cache.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_files.h"
@@ -49,13 +50,13 @@ struct Reserved {
   ByteBudget::Reservation others;   // files that are read beside it
 };
 
-class FolderSource final : public RecordSource,
-                           public SampleFiles,
-                           public SampleFilesHolder {
+class FolderSource final : public RecordSource, public SampleFiles {
  public:
   FolderSource(FolderIndex index, Reserved reserved, bool bounded,
-               std::string cache_dir, UniqueFd folder)
+               std::string cache_dir, UniqueFd folder, std::string identity)
       : info_(DescribeFolder(index)),
+        identity_(std::move(identity)),
+        list_bytes_(ListingBytes(index.files, index.folders)),
         path_(std::move(index.folder)),
         indexed_(!index.content_sum.empty()),
         files_(std::move(index.files)),
@@ -74,7 +75,7 @@ class FolderSource final : public RecordSource,
   // The number is not bounded, but readers wait for each other's memory.
   uint32_t max_concurrent_reads() const override { return UINT32_MAX; }
   uint64_t metadata_bytes() const override {
-    return files_.memory_bytes() + largest_bytes_;
+    return list_bytes_ + largest_bytes_;
   }
   uint64_t unused_bytes() const override {
     return largest_bytes_ == 0 ? 0 : room_.max_bytes() - room_.used_bytes();
@@ -89,6 +90,8 @@ class FolderSource final : public RecordSource,
     return UsesImage(used) ? files_.bytes(index) + sizeof(int64_t)
                            : sizeof(int64_t);
   }
+
+  std::string Identity() const override { return identity_; }
 
   static bool UsesImage(const std::vector<bool>& used) {
     return used.empty() || used[0];
@@ -107,6 +110,9 @@ class FolderSource final : public RecordSource,
   absl::Status Failed(int64_t i, const std::string& how, int error) const;
 
   const DatasetInfo info_;
+  const std::string identity_;
+  // Of the files, and of the folders, whose names the description holds.
+  const uint64_t list_bytes_;
   const std::string path_;
   const bool indexed_;  // `millrace-data index` has read the content
   const FolderFiles files_;
@@ -263,15 +269,19 @@ absl::Status ReserveReads(const FolderIndex& index,
   const uint64_t bytes = FileRoom::Charge(index.files.bytes(largest));
   ByteBudget* const lists = options.metadata_budget;
   if (lists != nullptr && !lists->TryReserve(bytes, &reserved->largest)) {
-    const std::string advice =
-        options.metadata_advice ? options.metadata_advice(bytes) : "";
+    const uint64_t room = lists->capacity() - lists->used();
+    // The advice is for the folder as a whole.
+    const uint64_t list_bytes = reserved->list.bytes();
+    reserved->list.Release();
+    const std::string advice = options.metadata_advice
+                                   ? options.metadata_advice(list_bytes + bytes)
+                                   : "";
     return UsageError(absl::ResourceExhaustedError(absl::StrCat(
         index.folder, "/", index.files.PathOf(largest), " has ",
         index.files.bytes(largest),
         " bytes, and the server holds a file as a whole while it reads it: the "
         "memory budget has ",
-        lists->capacity() - lists->used(),
-        " bytes for the largest file of an image folder: ", advice,
+        room, " bytes for the largest file of an image folder: ", advice,
         advice.empty() ? "" : ", ",
         "pack the folder (`millrace-data pack "
         "--format=imagefolder`), or remove the file")));
@@ -297,7 +307,13 @@ absl::StatusOr<std::unique_ptr<RecordSource>> NewFolderSource(
     FolderIndex index, ByteBudget::Reservation room,
     const OpenSourceOptions& options) {
   UniqueFd folder(open(index.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.ok()) return FileError(errno, "read folder", index.folder);
+  struct stat place;
+  if (!folder.ok() || fstat(folder.get(), &place) != 0) {
+    return FileError(errno, "read folder", index.folder);
+  }
+  // The folder stays open, so no other one gets its inode number meanwhile.
+  std::string identity =
+      absl::StrCat(place.st_dev, ":", place.st_ino, " ", index.listing_sum);
   Reserved reserved;
   reserved.list = std::move(room);
   const bool bounded = options.read_budget != nullptr;
@@ -306,7 +322,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> NewFolderSource(
   }
   return std::make_unique<FolderSource>(std::move(index), std::move(reserved),
                                         bounded, options.cache_dir,
-                                        std::move(folder));
+                                        std::move(folder), std::move(identity));
 }
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenFolderSource(

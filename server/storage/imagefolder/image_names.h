@@ -18,7 +18,7 @@ namespace millrace::storage {
 
 // Version of the rules by which files and folders are listed. A list by other
 // rules is outdated (folder_index.h).
-inline constexpr uint32_t kListingRules = 2;
+inline constexpr uint32_t kListingRules = 3;
 
 // Bytes at the start of a file that WhyNoImage() and the decoders of operators
 // see: millrace_operator.h promises them to sniff().

@@ -20,7 +20,10 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/storage/content_hash.h"
+#include "server/storage/imagefolder/file_room.h"
+#include "server/storage/imagefolder/folder_scan.h"
 #include "server/storage/imagefolder/image_names.h"
+#include "server/storage/imagefolder/listing_doubts.h"
 
 namespace millrace::storage {
 namespace {
@@ -78,25 +81,42 @@ std::string WhyOutdated(const FolderIndex& index, const std::string& folder,
   return "";
 }
 
-absl::Status NoRoom(uint64_t bytes, const OpenSourceOptions& options,
+// What a listing needs of the memory budget.
+struct ListingNeeds {
+  uint64_t files = 0;
+  uint64_t folders = 0;
+  uint64_t bytes = 0;
+  uint64_t largest_file_bytes = 0;
+};
+
+absl::Status NoRoom(const ListingNeeds& needs, const OpenSourceOptions& options,
                     const std::string& folder) {
   const ByteBudget& budget = *options.metadata_budget;
+  // The source takes the memory for its largest file next, so a budget for the
+  // list alone would be refused again.
+  const uint64_t all =
+      needs.bytes + (options.read_budget == nullptr
+                         ? 0
+                         : FileRoom::Charge(needs.largest_file_bytes));
   const std::string advice =
-      options.metadata_advice ? options.metadata_advice(bytes) : "";
-  return UsageError(absl::ResourceExhaustedError(
-      absl::StrCat("the list of the files in ", folder, " needs about ", bytes,
-                   " bytes of memory, and the memory budget has ",
-                   budget.capacity() - budget.used(), " for it: ", advice,
-                   advice.empty() ? "" : ", or ", "pack the folder")));
+      options.metadata_advice ? options.metadata_advice(all) : "";
+  return UsageError(absl::ResourceExhaustedError(absl::StrCat(
+      "the list of ", CountText(needs.files, "file"), " in ",
+      CountText(needs.folders, "folder"), " of ", folder, " needs ",
+      needs.bytes, " bytes of memory, and the memory budget has ",
+      budget.capacity() - budget.used(), " for it: ", advice,
+      advice.empty() ? "" : ", or ", "pack the folder")));
 }
 
-absl::Status Admit(uint64_t bytes, const OpenSourceOptions& options,
+// Reserves the memory of the listing; `room` gives back what it had.
+absl::Status Admit(const ListingNeeds& needs, const OpenSourceOptions& options,
                    const std::string& folder, ByteBudget::Reservation* room) {
+  room->Release();
   if (options.metadata_budget == nullptr ||
-      options.metadata_budget->TryReserve(bytes, room)) {
+      options.metadata_budget->TryReserve(needs.bytes, room)) {
     return absl::OkStatus();
   }
-  return NoRoom(bytes, options, folder);
+  return NoRoom(needs, options, folder);
 }
 
 // The index in `file`; absent: there is none that can be used. The log says why
@@ -111,9 +131,14 @@ absl::StatusOr<std::optional<FolderIndex>> ReadIndex(
   absl::StatusOr<std::string> start = ReadRegularFileStart(file, 64);
   status.Update(start.status());
   if (start.ok()) status.Update(CheckFolderIndexStart(*start));
+  if (status.ok() && options.metadata_budget != nullptr &&
+      !options.metadata_budget->TryReserve(static_cast<uint64_t>(info.st_size),
+                                           room)) {
+    // The listing says what it needs, which is not the size of this file.
+    status = absl::ResourceExhaustedError(absl::StrCat(
+        "the memory budget has no room for its ", info.st_size, " bytes"));
+  }
   if (status.ok()) {
-    MR_RETURN_IF_ERROR(
-        Admit(static_cast<uint64_t>(info.st_size), options, folder, room));
     std::string bytes;
     status.Update(ReadRegularFile(file, &bytes));
     if (status.ok()) {
@@ -143,8 +168,12 @@ absl::StatusOr<FolderIndex> List(const std::string& folder,
     scan.max_memory_bytes = budget.capacity() - budget.used();
   }
   MR_ASSIGN_OR_RETURN(FolderListing listing, ScanImageFolder(folder, scan));
-  if (listing.memory_bytes > scan.max_memory_bytes) {
-    return NoRoom(listing.memory_bytes, options, folder);
+  const ListingNeeds needs = {.files = listing.file_count,
+                              .folders = listing.folder_count,
+                              .bytes = listing.memory_bytes,
+                              .largest_file_bytes = listing.largest_file_bytes};
+  if (needs.bytes > scan.max_memory_bytes) {
+    return NoRoom(needs, options, folder);
   }
   const int64_t bad = listing.notes.bad_count();
   if (bad > 0) {
@@ -163,7 +192,7 @@ absl::StatusOr<FolderIndex> List(const std::string& folder,
         ", or pack the folder with classes without samples (`millrace-data "
         "pack --format=imagefolder --skip_bad`)");
   }
-  MR_RETURN_IF_ERROR(Admit(listing.memory_bytes, options, folder, room));
+  MR_RETURN_IF_ERROR(Admit(needs, options, folder, room));
   index.warnings = listing.notes.Warnings();
   index.warnings.insert(index.warnings.end(), listing.doubts.begin(),
                         listing.doubts.end());
@@ -247,6 +276,13 @@ absl::StatusOr<FolderIndex> FindFolderIndex(const std::string& folder,
         MR_LOG(INFO) << folder << ": " << CountText(old->files.size(), "file")
                      << " by the index " << file;
         LogNotes(*old, use);
+        const FolderFiles& files = old->files;
+        MR_RETURN_IF_ERROR(
+            Admit({.files = static_cast<uint64_t>(files.size()),
+                   .folders = old->folders.size(),
+                   .bytes = ListingBytes(files, old->folders),
+                   .largest_file_bytes = files.bytes(files.LargestFile())},
+                  options, folder, room));
         return *std::move(old);
       }
       MR_LOG(INFO) << "the index " << file << " of " << folder

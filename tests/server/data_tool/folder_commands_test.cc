@@ -153,6 +153,24 @@ TEST_F(FolderCommandsTest, VerifyReadsEveryFile) {
   EXPECT_EQ(verified.code, program::kExitFailed);
 }
 
+// A job has a policy for damaged samples. A packed dataset has none of them.
+TEST_F(FolderCommandsTest, AnEmptyFileIsRefusedByPackAndNamedByVerify) {
+  storage::WriteFile(Images() + "/cat/3.png", "");
+  const Result packed = Pack();
+  EXPECT_NE(packed.code, 0);
+  EXPECT_THAT(packed.err, HasSubstr(Images() + "/cat/3.png is empty"));
+  const Result skipped = Pack({"--skip_bad"});
+  EXPECT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_THAT(skipped.err, HasSubstr("cat/3.png is empty"));
+  const Result verified = Call({"verify", Uri(), Cache()});
+  EXPECT_EQ(verified.code, 1);
+  EXPECT_THAT(verified.err,
+              HasSubstr("cat/3.png (sample 1, field image): the image is "
+                        "empty"));
+  const Result indexed = Call({"index", "--input=" + Images(), Cache()});
+  EXPECT_THAT(indexed.out + indexed.err, HasSubstr("cat/3.png"));
+}
+
 TEST_F(FolderCommandsTest, CheckFitsAPipelineToTheFolder) {
   storage::WriteFile(folder_ / "p.textproto",
                      "preset: 'imagenet_eval' batch_size: 2");
@@ -192,10 +210,6 @@ TEST_F(FolderCommandsTest, PackAndServerDecideAlike) {
       {"a FIFO",
        [](FolderCommandsTest& t) {
          ASSERT_EQ(mkfifo((t.Images() + "/cat/3.jpg").c_str(), 0600), 0);
-       }},
-      {"an empty file",
-       [](FolderCommandsTest& t) {
-         storage::WriteFile(t.Images() + "/cat/3.png", "");
        }},
       {"another format",
        [](FolderCommandsTest& t) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -24,16 +25,19 @@
 #include "proto/names.h"
 #include "server/lease/leased_datasets.h"
 #include "server/storage/record_source.h"
+#include "server/storage/sample_files.h"
 
 namespace millrace::lease {
 
 // Thread-safe.
 class FakeFiles {
  public:
-  // The URI has this content from now on.
-  void Put(const std::string& uri, const std::string& fingerprint) {
+  // The URI has this content from now on. `folder`: the identity of the files,
+  // if each sample is a file of its own.
+  void Put(const std::string& uri, const std::string& fingerprint,
+           const std::string& folder = "") {
     MutexLock lock(mu_);
-    content_[uri] = fingerprint;
+    content_[uri] = {fingerprint, folder};
   }
   // Sources of it that are open say so.
   void Damage(const std::string& uri) {
@@ -46,6 +50,21 @@ class FakeFiles {
     held_ = uri;
   }
   void Continue() { Hold(""); }
+  // Sources of it wait when they are closed, until LetClose().
+  void HoldClosing(const std::string& uri) {
+    MutexLock lock(mu_);
+    held_closing_ = uri;
+  }
+  void LetClose() { HoldClosing(""); }
+  void AwaitClosing() {
+    MutexLock lock(mu_);
+    while (!closing_) changed_.Wait(lock);
+  }
+  // The next dataset is not added.
+  void RefuseNext() {
+    MutexLock lock(mu_);
+    refuse_ = true;
+  }
   void AwaitOpening(int count) {
     MutexLock lock(mu_);
     while (opening_ < count) changed_.Wait(lock);
@@ -83,6 +102,9 @@ class FakeFiles {
             .add =
                 [this](const std::string& name, LeasedDatasets::Source source) {
                   MutexLock lock(mu_);
+                  if (std::exchange(refuse_, false)) {
+                    return absl::FailedPreconditionError("refused by the test");
+                  }
                   served_[name] = source->info().fingerprint();
                   return absl::OkStatus();
                 },
@@ -94,21 +116,44 @@ class FakeFiles {
   }
 
  private:
-  class FakeSource final : public storage::RecordSource {
+  struct Content {
+    std::string fingerprint;
+    std::string folder;  // empty: samples share files
+  };
+
+  class FakeSource final : public storage::RecordSource,
+                           public storage::SampleFiles {
    public:
-    FakeSource(FakeFiles* files, std::string uri, const std::string& content,
-               int damage, bool counts)
+    FakeSource(FakeFiles* files, std::string uri, Content content, int damage,
+               bool counts)
         : files_(files),
           uri_(std::move(uri)),
+          folder_(std::move(content.folder)),
           damage_(damage),
           counts_(counts) {
-      info_.set_fingerprint(content);
+      info_.set_fingerprint(content.fingerprint);
       info_.set_samples(10);
     }
     ~FakeSource() override {
       MutexLock lock(files_->mu_);
-      if (counts_) --files_->open_;
+      if (!counts_) return;
+      while (files_->held_closing_ == uri_) {
+        files_->closing_ = true;
+        files_->changed_.NotifyAll();
+        files_->changed_.WaitUntil(lock, SteadyDeadline(absl::Milliseconds(5)));
+      }
+      --files_->open_;
     }
+    const storage::SampleFiles* sample_files() const override {
+      return folder_.empty() ? nullptr : this;
+    }
+    std::string FileOf(int64_t index) const override {
+      return absl::StrCat("cat/", index, ".jpg");
+    }
+    uint64_t BytesOf(int64_t, const std::vector<bool>&) const override {
+      return 1;
+    }
+    std::string Identity() const override { return folder_; }
     const DatasetInfo& info() const override { return info_; }
     absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
         const override {
@@ -124,6 +169,7 @@ class FakeFiles {
    private:
     FakeFiles* const files_;
     const std::string uri_;
+    const std::string folder_;
     const int damage_;
     const bool counts_;
     DatasetInfo info_;
@@ -161,15 +207,19 @@ class FakeFiles {
     MutexLock lock(mu_);
     ++open_;
     ++opened_;
-    return std::make_shared<FakeSource>(this, "memory:", content, 0, true);
+    return std::make_shared<FakeSource>(this, "memory:", Content{content, ""},
+                                        0, true);
   }
 
   Mutex mu_;
   CondVar changed_;
-  std::map<std::string, std::string> content_ MR_GUARDED_BY(mu_);
+  std::map<std::string, Content> content_ MR_GUARDED_BY(mu_);
   std::map<std::string, int> damage_ MR_GUARDED_BY(mu_);
   std::map<std::string, std::string> served_ MR_GUARDED_BY(mu_);
   std::string held_ MR_GUARDED_BY(mu_);
+  std::string held_closing_ MR_GUARDED_BY(mu_);
+  bool closing_ MR_GUARDED_BY(mu_) = false;
+  bool refuse_ MR_GUARDED_BY(mu_) = false;
   int opening_ MR_GUARDED_BY(mu_) = 0;
   int open_ MR_GUARDED_BY(mu_) = 0;
   int opened_ MR_GUARDED_BY(mu_) = 0;

@@ -179,6 +179,114 @@ TEST_F(LeasedDatasetsTest, ArraysAndAFileOfTheSameContentAreOneDataset) {
   EXPECT_EQ(files_.served().size(), 1u);  // it is a file's: it stays a while
 }
 
+// Two folders with equal listings were one dataset: when a file of the first
+// one changed, programs that had named the other one got its error.
+TEST_F(LeasedDatasetsTest, FoldersOfOneFingerprintAreTwoDatasets) {
+  files_.Put("imagefolder:/a", kOne, "folder a");
+  files_.Put("imagefolder:/b", kOne, "folder b");
+  files_.Put("imagefolder:/link", kOne, "folder a");
+  const std::string a = Name("imagefolder:/a");
+  EXPECT_EQ(a, "data-0123456789abcdef");
+  const std::string b = Name("imagefolder:/b");
+  EXPECT_EQ(b, "data-0123456789abcdef~2");
+  EXPECT_THAT(files_.served(), ElementsAre(Pair(a, kOne), Pair(b, kOne)));
+  EXPECT_EQ(files_.opened(), 2);
+  // Each is found again, also when it is the only one, or on another path.
+  EXPECT_EQ(Name("imagefolder:/link"), a);
+  EXPECT_EQ(Name("imagefolder:/b"), b);
+  for (int i = 0; i < 2; ++i) datasets_.Release(a);
+  datasets_.CloseUnused(Later(11));
+  EXPECT_THAT(files_.served(), ElementsAre(Pair(b, kOne)));
+  EXPECT_EQ(Name("imagefolder:/b"), b);
+  files_.Put("imagefolder:/c", kOne, "folder c");
+  EXPECT_EQ(Name("imagefolder:/c"), a);
+  EXPECT_EQ(Name("imagefolder:/a"), "data-0123456789abcdef~3");
+  // The packed dataset is a third one: its file does not change with a folder.
+  files_.Put("lmdb:/packed", kOne);
+  EXPECT_EQ(Name("lmdb:/packed"), "data-0123456789abcdef~4");
+}
+
+TEST_F(LeasedDatasetsTest, AChosenNameBelongsToOneFolder) {
+  files_.Put("imagefolder:/a", kOne, "folder a");
+  files_.Put("imagefolder:/b", kOne, "folder b");
+  EXPECT_EQ(Name("imagefolder:/a", "photos"), "photos");
+  EXPECT_EQ(Name("imagefolder:/a", "photos"), "photos");
+  const absl::Status taken = Refusal("imagefolder:/b", "photos");
+  EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(taken.message()),
+              AllOf(HasSubstr("imagefolder:/a with fingerprint "),
+                    HasSubstr("imagefolder:/b has the same content in other "
+                              "files"),
+                    HasSubstr("use another name, or none")));
+  // A name that the server has chosen is no obstacle, and none to it.
+  EXPECT_EQ(Name("imagefolder:/b"), "data-0123456789abcdef");
+  for (int i = 0; i < 2; ++i) datasets_.Release("photos");
+  EXPECT_EQ(Name("imagefolder:/b", "photos"), "photos");
+}
+
+// Files were closed, and mappings removed, under the lock that every request
+// needs.
+TEST_F(LeasedDatasetsTest, NobodyWaitsForADatasetThatIsBeingClosed) {
+  files_.Put("lmdb:/a", kOne);
+  files_.Put("lmdb:/b", kTwo);
+  datasets_.Release(Name("lmdb:/a"));
+  files_.HoldClosing("lmdb:/a");
+  std::thread closing([this] { datasets_.CloseUnused(Later(11)); });
+  files_.AwaitClosing();
+  const std::string b = Name("lmdb:/b");
+  datasets_.Release(b);
+  EXPECT_EQ(Name("lmdb:/b"), b);
+  EXPECT_EQ(files_.opened(), 2);
+  // What is closed may be opened again meanwhile.
+  EXPECT_EQ(Name("lmdb:/a"), "data-0123456789abcdef");
+  EXPECT_EQ(files_.opened(), 3);
+  files_.LetClose();
+  closing.join();
+  EXPECT_EQ(files_.open(), 2);
+  EXPECT_EQ(files_.served().size(), 2u);
+}
+
+TEST_F(LeasedDatasetsTest, ADatasetThatIsNotAddedLeavesNothing) {
+  files_.Put("lmdb:/a", kOne);
+  files_.RefuseNext();
+  EXPECT_EQ(Refusal("lmdb:/a").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.open(), 0);
+  const std::string name = Name("lmdb:/a");
+  EXPECT_EQ(name, "data-0123456789abcdef");
+  // Also in the place of another one, which then stays.
+  files_.Damage("lmdb:/a");
+  files_.RefuseNext();
+  EXPECT_EQ(Refusal("lmdb:/a").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.open(), 1);
+  datasets_.Release(name);
+  datasets_.CloseUnused(Later(11));
+  EXPECT_EQ(files_.open(), 0);
+}
+
+// Names and holders stay right, whatever happens at the same time.
+TEST_F(LeasedDatasetsTest, OpeningAndClosingInManyThreads) {
+  for (int i = 0; i < 4; ++i) {
+    files_.Put("imagefolder:/" + std::to_string(i), i < 3 ? kOne : kTwo,
+               "folder " + std::to_string(i));
+  }
+  std::vector<std::thread> programs;
+  for (int t = 0; t < 8; ++t) {
+    programs.emplace_back([this, t] {
+      for (int i = 0; i < 200; ++i) {
+        const std::string uri = "imagefolder:/" + std::to_string((t + i) % 4);
+        const std::string name =
+            Name(uri, i % 5 == 0 ? "t" + std::to_string(t) : "");
+        if (i % 7 == 0) datasets_.CloseUnused(Later(11));
+        datasets_.Release(name);
+      }
+    });
+  }
+  for (std::thread& program : programs) program.join();
+  datasets_.CloseUnused(Later(11));
+  EXPECT_THAT(files_.served(), IsEmpty());
+  EXPECT_EQ(files_.open(), 0);
+}
+
 TEST_F(LeasedDatasetsTest, Refusals) {
   EXPECT_EQ(Refusal("lmdb:/none").code(), absl::StatusCode::kNotFound);
   files_.Put("lmdb:/a", kOne);

@@ -14,8 +14,8 @@
 #include "gtest/gtest.h"
 #include "server/pipeline/added_source.h"
 #include "server/pipeline/dataset_table.h"
-#include "server/storage/sample_files.h"
 #include "tests/server/pipeline/engine_fixture.h"
+#include "tests/server/storage/odd_source.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -322,35 +322,12 @@ TEST(AddedSourceTest, ItsReadersMayBeDestroyedLater) {
   first->reset();
 }
 
-TEST(AddedSourceTest, NamesTheFilesOfItsSamples) {
-  class FilesOfNumbers final : public storage::RecordSource,
-                               public storage::SampleFiles,
-                               public storage::SampleFilesHolder {
-   public:
-    const DatasetInfo& info() const override { return base_->info(); }
-    absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
-        const override {
-      return base_->NewReader();
-    }
-    std::string FileOf(int64_t index) const override {
-      return "file-" + std::to_string(index);
-    }
-    uint64_t BytesOf(int64_t, const std::vector<bool>&) const override {
-      return 8;
-    }
-    const storage::SampleFiles* sample_files() const override { return this; }
-
-   private:
-    const Source base_ = Numbers(10);
-  };
-  const auto with =
-      std::make_shared<AddedSource>("n", std::make_shared<FilesOfNumbers>());
-  const storage::SampleFiles* const files = storage::SampleFilesOf(*with);
-  ASSERT_NE(files, nullptr);
-  EXPECT_EQ(files->FileOf(7), "file-7");
-  EXPECT_EQ(with->named_info().name(), "n");
-  const auto without = std::make_shared<AddedSource>("n", Numbers(10));
-  EXPECT_EQ(storage::SampleFilesOf(*without), nullptr);
+TEST(AddedSourceTest, GivesEveryAnswerOfItsBase) {
+  const auto base = std::make_shared<const storage::OddSource>();
+  const AddedSource added("n", base);
+  storage::ExpectForwards(added, *base);
+  EXPECT_EQ(added.named_info().name(), "n");
+  EXPECT_EQ(added.named_info().fingerprint(), "f00d");
 }
 
 TEST(DatasetTableTest, KeysTellDatasetsOfOneNameApart) {

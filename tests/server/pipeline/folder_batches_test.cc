@@ -23,7 +23,10 @@
 namespace millrace::pipeline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr int kImages = 60;
 
@@ -168,7 +171,9 @@ TEST_F(FolderBatchesTest, AChangedFileIsADamagedSample) {
   const absl::Status status = Run(*engine, Text("imagenet_eval"), 0, &arrivals);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr(file + " was truncated"));
+              AllOf(StartsWith(file + " was truncated"),
+                    HasSubstr("set bad_samples of the pipeline to SUBSTITUTE "
+                              "or ZERO")));
   EXPECT_EQ(GetErrorDetail(status).dataset(), "photos");
   EXPECT_EQ(GetErrorDetail(status).shard(), "ape0/deep/0.jpg");
   // The job may have a rule for such samples.
@@ -181,6 +186,53 @@ TEST_F(FolderBatchesTest, AChangedFileIsADamagedSample) {
   ASSERT_EQ(bad.size(), 1);
   EXPECT_EQ(bad[0].shard(), "ape0/deep/0.jpg");
   EXPECT_THAT(bad[0].reason(), HasSubstr("was truncated"));
+}
+
+// An empty file stopped the whole folder when it was opened.
+TEST_F(FolderBatchesTest, AnEmptyFileIsADamagedSample) {
+  storage::WriteFile(Images() + "/ape0/deep/12.jpg", "");
+  for (const uint32_t read_threads : {0, 4}) {
+    SCOPED_TRACE(read_threads);
+    const auto engine = Serve("imagefolder:" + Images(), 2, read_threads);
+    Arrivals arrivals;
+    const absl::Status status =
+        Run(*engine, Text("imagenet_eval"), 0, &arrivals);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                StartsWith("ape0/deep/12.jpg: the image is empty"));
+    EXPECT_EQ(GetErrorDetail(status).shard(), "ape0/deep/12.jpg");
+    for (const char* action : {"SUBSTITUTE", "ZERO"}) {
+      Arrivals others;
+      EXPECT_TRUE(
+          Run(*engine,
+              Text("imagenet_eval",
+                   absl::StrCat("bad_samples { action: ", action, " }")),
+              0, &others)
+              .ok())
+          << action;
+    }
+    const auto bad = engine->stats().recent_bad_samples;
+    ASSERT_EQ(bad.size(), 1);
+    EXPECT_EQ(bad[0].shard(), "ape0/deep/12.jpg");
+  }
+}
+
+// No sample can take the place of another: the error names the first one.
+TEST_F(FolderBatchesTest, AFolderWithoutAnyImageNamesAFile) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(Images())) {
+    if (entry.is_regular_file()) storage::WriteFile(entry.path(), "no image");
+  }
+  const auto engine = Serve("imagefolder:" + Images(), 2, 4);
+  Arrivals arrivals;
+  const absl::Status status =
+      Run(*engine, Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }"),
+          0, &arrivals);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(StartsWith(GetErrorDetail(status).shard() + ": "),
+                    HasSubstr("run `millrace-data verify`"),
+                    Not(HasSubstr("set bad_samples"))));
 }
 
 // Large files and little memory to read them: threads wait for each other, and
@@ -231,6 +283,11 @@ TEST_F(FolderBatchesTest, AFileThatIsNoImageIsNamed) {
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_EQ(GetErrorDetail(status).shard(), "bee-1/1.jpg");
     EXPECT_EQ(GetErrorDetail(status).row(), 0);
+    // The sentence is all that some programs show.
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(StartsWith("bee-1/1.jpg: "),
+                      HasSubstr("set bad_samples of the pipeline to SUBSTITUTE "
+                                "or ZERO")));
     Arrivals others;
     EXPECT_TRUE(Run(*engine,
                     Text("imagenet_eval", "bad_samples { action: SUBSTITUTE }"),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "proto/dataset_name.h"
 #include "proto/spec_text.h"
 #include "server/plan/content_revision.h"
 #include "server/plan/plan_hash.h"
@@ -295,6 +296,21 @@ TEST(PlanHash, ChangesWithEverythingThatMatters) {
   const PipelineSpec spec = Resolved(info, "batch_size: 10");
   EXPECT_NE(PlanHash(spec, "beef", 1), PlanHash(spec, "beef", 2));
   EXPECT_EQ(PlanHash(spec, "beef", 1).size(), 16u);
+}
+
+// A server of leases numbers folders of one fingerprint. A checkpoint of one of
+// them continues whatever its number is then.
+TEST(PlanHash, LeavesOutTheNumberInTheNameOfADataset) {
+  const auto hash = [](const std::string& name) {
+    PipelineSpec spec = Resolved(Info(100), "batch_size: 10");
+    spec.mutable_sources(0)->set_dataset(name);
+    return PlanHash(spec, "f00d", 1);
+  };
+  EXPECT_EQ(hash(NumberedName("data-0123", 2)), hash("data-0123"));
+  EXPECT_EQ(hash(NumberedName("data-0123", 17)),
+            hash(NumberedName("data-0123", 1)));
+  EXPECT_NE(hash("data-01232"), hash("data-0123"));
+  EXPECT_NE(hash("data-0124"), hash("data-0123"));
 }
 
 // A field that a later version adds must not change the hash of specs that do

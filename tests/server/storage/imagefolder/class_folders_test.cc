@@ -125,9 +125,11 @@ TEST(ClassFoldersTest, ClassesOfNumberedFilesAreClasses) {
         Doubts(Numbered("cat", suffix, 20) + Numbered("dog", suffix, 20)),
         IsEmpty());
     // People with and without one.
-    EXPECT_THAT(
-        Doubts(Numbered("mask", suffix, 20) + Numbered("no_mask", suffix, 20)),
-        IsEmpty());
+    for (const char* with : {"mask", "Mask"}) {
+      EXPECT_THAT(
+          Doubts(Numbered(with, suffix, 20) + Numbered("no_mask", suffix, 20)),
+          IsEmpty());
+    }
   }
   // Of other sizes, or numbered through.
   EXPECT_THAT(Doubts(Numbered("cat", ".jpg", 20) + Numbered("dog", ".png", 12)),

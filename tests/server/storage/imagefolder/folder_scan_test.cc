@@ -17,6 +17,8 @@
 #include <functional>
 
 #include "absl/strings/str_join.h"
+#include "common/usage_error.h"
+#include "server/storage/imagefolder/listing_doubts.h"
 #include "tests/server/storage/imagefolder/image_tree.h"
 
 namespace millrace::storage {
@@ -69,7 +71,11 @@ TEST_F(FolderScanTest, SamplesAreInBytewiseOrderOfPathsAndClassesOfNames) {
   EXPECT_EQ(listing.files.modified_nanos(0), ModifiedNanos(info));
   EXPECT_THAT(listing.notes.Warnings(), IsEmpty());
   EXPECT_EQ(listing.folders.size(), 5);
-  EXPECT_EQ(listing.memory_bytes, listing.files.memory_bytes());
+  EXPECT_EQ(listing.memory_bytes, ListingBytes(listing.files, listing.folders));
+  EXPECT_GT(listing.memory_bytes, listing.files.memory_bytes());
+  EXPECT_EQ(listing.file_count, 6);
+  EXPECT_EQ(listing.folder_count, 5);
+  EXPECT_EQ(listing.largest_file_bytes, 3 + std::strlen("a/sub/0.webp"));
 }
 
 TEST_F(FolderScanTest, TheListDoesNotDependOnThreads) {
@@ -119,7 +125,6 @@ TEST_F(FolderScanTest, FilesThatAreNoFilesAreBad) {
   tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
   ASSERT_EQ(mkfifo((tree_ / "cat/fifo.jpg").c_str(), 0600), 0);
   ASSERT_EQ(symlink("gone", (tree_ / "cat/broken.jpg").c_str()), 0);
-  WriteFile(tree_ / "cat/empty.jpg", "");
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -132,13 +137,34 @@ TEST_F(FolderScanTest, FilesThatAreNoFilesAreBad) {
   const FolderListing listing = Scan();
   close(fd);
   EXPECT_THAT(Paths(listing.files), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
-  EXPECT_EQ(listing.notes.bad_count(), 4);
+  EXPECT_EQ(listing.notes.bad_count(), 3);
   EXPECT_THAT(listing.notes.BadFiles(),
               AllOf(HasSubstr("cat/broken.jpg is a link to a file or folder "
                               "that does not exist"),
-                    HasSubstr("cat/empty.jpg is empty"),
                     HasSubstr("cat/fifo.jpg is not a regular file"),
                     HasSubstr("cat/socket.jpg is not a regular file")));
+}
+
+// The server serves such a file as a damaged sample, for which a job has a
+// policy; what is packed has no damaged samples.
+TEST_F(FolderScanTest, EmptyFilesAreListedForTheServerAndBadForPack) {
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
+  WriteFile(tree_ / "cat/empty.jpg", "");
+  WriteFile(tree_ / "dog/0.png", "");
+  const FolderListing served = Scan();
+  EXPECT_THAT(Paths(served.files), ElementsAre("0 cat/1.jpg", "0 cat/empty.jpg",
+                                               "1 dog/0.png", "1 dog/1.jpg"));
+  EXPECT_EQ(served.files.bytes(1), 0);
+  EXPECT_EQ(served.notes.bad_count(), 0);
+  EXPECT_THAT(
+      served.notes.Warnings(),
+      ElementsAre(AllOf(HasSubstr("2 empty files become damaged samples"),
+                        HasSubstr("bad_samples"),
+                        HasSubstr("cat/empty.jpg, dog/0.png"))));
+  const FolderListing packed = Scan({.use = FolderUse::kPack});
+  EXPECT_THAT(Paths(packed.files), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
+  EXPECT_EQ(packed.notes.bad_count(), 2);
+  EXPECT_THAT(packed.notes.BadFiles(), HasSubstr("cat/empty.jpg is empty"));
 }
 
 // A link to a folder that is not mounted would be a class, or a part of one,
@@ -304,8 +330,59 @@ TEST_F(FolderScanTest, AListThatDoesNotFitIsNotKept) {
       Scan({.use = FolderUse::kUri, .max_memory_bytes = all - 1});
   EXPECT_EQ(less.memory_bytes, all);
   EXPECT_EQ(less.files.size(), 0);
+  EXPECT_EQ(less.folders.size(), 0);
+  EXPECT_EQ(less.file_count, 51);
   EXPECT_EQ(
       Scan({.use = FolderUse::kUri, .max_memory_bytes = all}).files.size(), 51);
+}
+
+// Folders without images take memory, too: it was not counted.
+TEST_F(FolderScanTest, FoldersAreCounted) {
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
+  const uint64_t before = Scan().memory_bytes;
+  for (int i = 0; i < 100; ++i) {
+    std::filesystem::create_directories(tree_ / absl::StrCat("cat/empty", i));
+  }
+  const uint64_t after = Scan().memory_bytes;
+  EXPECT_GE(after - before, 100 * sizeof(FolderState));
+  const FolderListing less =
+      Scan({.use = FolderUse::kUri, .max_memory_bytes = after - 1});
+  EXPECT_EQ(less.memory_bytes, after);
+  EXPECT_EQ(less.folder_count, 103);
+}
+
+// Two links on each level make 2^28 paths of 29 folders, none of them a loop.
+// The listing went on until the process had no memory.
+TEST_F(FolderScanTest, LinksThatMultiplyFoldersAreBoundedByTheBudget) {
+  tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
+  for (int level = 0; level < 28; ++level) {
+    const std::string folder = tree_ / absl::StrCat("dog/level", level);
+    std::filesystem::create_directories(folder);
+    WriteFile(folder + "/1.jpg", "\xFF\xD8\xFF");
+    for (const char* name : {"/a", "/b"}) {
+      ASSERT_EQ(symlink(absl::StrCat("../level", level + 1).c_str(),
+                        (folder + name).c_str()),
+                0);
+    }
+  }
+  std::filesystem::create_directories(tree_ / "dog/level28");
+  for (const uint32_t threads : {1, 8}) {
+    const auto listing =
+        ScanImageFolder(tree_.path(), {.use = FolderUse::kUri,
+                                       .max_memory_bytes = 1 << 20,
+                                       .threads = threads});
+    EXPECT_TRUE(absl::IsResourceExhausted(listing.status()))
+        << listing.status();
+    EXPECT_TRUE(IsUsageError(listing.status()));
+    EXPECT_THAT(
+        std::string(listing.status().message()),
+        AllOf(HasSubstr("links in " + tree_.path() +
+                        " lead to the same folders again"),
+              HasSubstr("such as " + tree_.path() + "/dog/level"),
+              HasSubstr(" files in "), HasSubstr(" folders, the list needs 10"),
+              HasSubstr("the memory budget has 1048576 for it"),
+              HasSubstr("remove such links")));
+  }
 }
 
 }  // namespace

@@ -36,6 +36,17 @@ class ImageTree {
     for (const std::string& name : names) Add(name);
   }
 
+  // A copy with the times of the original, as `cp -a` makes it.
+  void CopyTo(const std::string& to) const {
+    std::filesystem::copy(path(), to, std::filesystem::copy_options::recursive);
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(path())) {
+      std::filesystem::last_write_time(
+          to / std::filesystem::relative(entry.path(), path()),
+          std::filesystem::last_write_time(entry.path()));
+    }
+  }
+
   // The one index in the cache folder.
   std::string IndexFile() const {
     std::string found;

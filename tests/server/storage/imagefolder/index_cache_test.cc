@@ -17,6 +17,7 @@
 
 #include "common/usage_error.h"
 #include "server/storage/imagefolder/content_index.h"
+#include "server/storage/imagefolder/folder_scan.h"
 #include "tests/server/storage/imagefolder/image_tree.h"
 
 namespace millrace::storage {
@@ -316,15 +317,15 @@ TEST_F(IndexCacheTest, WarningsAreSaidAtEachStart) {
 }
 
 TEST_F(IndexCacheTest, BadFilesAndEmptyClassesAreRefused) {
-  WriteFile(tree_ / "cat/empty.jpg", "");
+  WriteFile(tree_ / "cat/2.gif", "GIF89a");
   absl::Status status =
       FindFolderIndex(tree_.path(), options_, IndexUse::kCached, &room_)
           .status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(
-      std::string(status.message()),
-      AllOf(HasSubstr("cat/empty.jpg is empty"), HasSubstr("--skip_bad")));
-  std::filesystem::remove(tree_ / "cat/empty.jpg");
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("cat/2.gif has the name of an image format"),
+                    HasSubstr("--skip_bad")));
+  std::filesystem::remove(tree_ / "cat/2.gif");
   std::filesystem::create_directory(tree_ / "eel");
   status = FindFolderIndex(tree_.path(), options_, IndexUse::kCached, &room_)
                .status();
@@ -333,8 +334,29 @@ TEST_F(IndexCacheTest, BadFilesAndEmptyClassesAreRefused) {
               HasSubstr("eel contains no image"));
 }
 
+// One empty file stopped the whole folder, whatever the job's policy for
+// damaged samples is. Its warning is said again when the index is used.
+TEST_F(IndexCacheTest, AnEmptyFileIsListedWithAWarning) {
+  WriteFile(tree_ / "cat/empty.jpg", "");
+  const std::string warning =
+      "1 empty file becomes a damaged sample, for which a pipeline has its "
+      "policy bad_samples: cat/empty.jpg";
+  EXPECT_EQ(Find().files.size(), 4);
+  EXPECT_THAT(log_, HasSubstr(warning));
+  tree_.LetIndexSettle();
+  const FolderIndex cached = Find();
+  EXPECT_THAT(log_,
+              AllOf(HasSubstr("4 files by the index"), HasSubstr(warning)));
+  EXPECT_EQ(cached.files.PathOf(2), "cat/empty.jpg");
+  EXPECT_EQ(cached.files.bytes(2), 0);
+  const auto indexed = IndexImageFolder(tree_.path(), options_, 1, {});
+  ASSERT_TRUE(indexed.ok()) << indexed.status();
+  EXPECT_THAT(indexed->bad, ElementsAre(tree_ / "cat/empty.jpg"));
+}
+
 TEST_F(IndexCacheTest, TheListIsChargedToTheBudget) {
-  const uint64_t bytes = Find().files.memory_bytes();
+  const FolderIndex listed = Find();
+  const uint64_t bytes = ListingBytes(listed.files, listed.folders);
   ByteBudget enough(1 << 20), less(bytes - 1);
   options_.metadata_budget = &enough;
   Find(IndexUse::kFresh);
@@ -342,7 +364,7 @@ TEST_F(IndexCacheTest, TheListIsChargedToTheBudget) {
   tree_.LetIndexSettle();
   Find();
   ExpectCached();
-  EXPECT_GE(enough.used(), bytes);
+  EXPECT_EQ(enough.used(), bytes);
   room_.Release();
   EXPECT_EQ(enough.used(), 0);
   options_.metadata_budget = &less;
@@ -358,10 +380,19 @@ TEST_F(IndexCacheTest, TheListIsChargedToTheBudget) {
     EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
     EXPECT_TRUE(IsUsageError(status));
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("give it more, or pack the folder"));
-    EXPECT_GE(wanted, bytes);
+                AllOf(HasSubstr("the list of 3 files in 3 folders of " +
+                                tree_.path() + " needs "),
+                      HasSubstr("give it more, or pack the folder")));
+    EXPECT_EQ(wanted, bytes);
     EXPECT_EQ(less.used(), 0);
   }
+  // What is asked for is enough, by a listing and by an index.
+  ByteBudget exact(wanted);
+  options_.metadata_budget = &exact;
+  Find(IndexUse::kFresh);
+  room_.Release();
+  Find();
+  EXPECT_EQ(exact.used(), bytes);
 }
 
 // A content hash is lost only when the files are not those that were read.

@@ -1,0 +1,50 @@
+// OpeningAdvice names the memory budget for a server of which an image folder
+// cannot be opened, because its list of files does not fit: the smallest budget
+// with which all datasets of the server can be opened and served.
+//
+// The other datasets that are not open yet are opened for it, one after the
+// other, each with a budget of its own.
+//
+// Not thread-safe. Owns no thread between calls.
+//
+//   OpeningAdvice advice(settings, options, sources);
+//   options.metadata_advice = [&](uint64_t bytes) {
+//     return advice.Sentence(opened, "photos", bytes);
+//   };
+
+#ifndef MILLRACE_SERVER_OPENING_ADVICE_H_
+#define MILLRACE_SERVER_OPENING_ADVICE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "server/config.h"
+#include "server/pipeline/engine.h"
+#include "server/storage/open_options.h"
+
+namespace millrace::server {
+
+class OpeningAdvice {
+ public:
+  // The server's own, which must outlive this. `sources`: how it opens
+  // datasets.
+  OpeningAdvice(const ServerSettings& settings,
+                const pipeline::Engine::Options& options,
+                const storage::OpenSourceOptions& sources)
+      : settings_(settings), options_(options), sources_(sources) {}
+
+  // "the smallest sufficient value is --memory_budget=512MiB", when the folder
+  // `refused` needs `bytes` for its list and its largest file. `opened`: the
+  // datasets that are open.
+  std::string Sentence(const pipeline::DatasetCatalog& opened,
+                       const std::string& refused, uint64_t bytes) const;
+
+ private:
+  const ServerSettings& settings_;
+  const pipeline::Engine::Options& options_;
+  const storage::OpenSourceOptions& sources_;
+};
+
+}  // namespace millrace::server
+
+#endif  // MILLRACE_SERVER_OPENING_ADVICE_H_
