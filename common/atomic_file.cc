@@ -19,6 +19,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/unique_fd.h"
+#include "common/write_bytes.h"
 #include "common/write_target.h"
 
 namespace millrace {
@@ -126,15 +127,7 @@ AtomicFile::~AtomicFile() {
 }
 
 absl::Status AtomicFile::Write(absl::string_view bytes) {
-  while (status_.ok() && !bytes.empty()) {
-    const ssize_t n = write(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      status_ = FileError(errno, "write", path_);
-    } else {
-      bytes.remove_prefix(static_cast<size_t>(n));
-    }
-  }
+  if (status_.ok()) status_ = WriteBytes(fd_, path_, &bytes);
   return status_;
 }
 

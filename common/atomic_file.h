@@ -1,8 +1,9 @@
 // AtomicFile writes a new file that replaces the file at its path completely or
-// not at all: it writes PATH.tmp.PROCESS.RANDOM beside it, under a lock (flock),
-// then renames. With kThroughPowerLoss the file is synchronised before the rename
-// and its folder after it. A symbolic link stays: its target is replaced. A
-// device, a pipe or an open descriptor (/dev/stdout) is written in place.
+// not at all: it writes PATH.tmp.PROCESS.RANDOM beside it, under a lock
+// (flock), then renames. With kThroughPowerLoss the file is synchronised before
+// the rename and its folder after it. A symbolic link stays: its target is
+// replaced. A device, a pipe or an open descriptor (/dev/stdout) is written in
+// place.
 //
 // What it is not: no lock of PATH. Two processes that write one path replace
 // each other's file. One thread. It keeps nothing of what was written in
@@ -41,7 +42,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // After an error every call returns that error.
+  // After an error every call returns that error. A pipe is waited for as
+  // WriteBytes() does (write_bytes.h).
   absl::Status Write(absl::string_view bytes);
   absl::Status Commit();
 

@@ -100,9 +100,6 @@ int Main(const std::vector<std::string>& arguments) {
       RunTraining(config, *env, stop);
   if (!summary.ok()) return Fail(summary.status());
   if (env->rank == 0) {
-    // An error of drawing the progress is no error of the summary.
-    std::fflush(stdout);
-    std::clearerr(stdout);
     absl::FPrintF(stdout, "%s, %s samples/s, waiting for data %.1f %%",
                   CountText(summary->samples, "sample"),
                   RateText(summary->samples_per_second),

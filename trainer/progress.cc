@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "common/count_text.h"
+#include "common/write_bytes.h"
 
 namespace millrace::trainer {
 namespace {
@@ -101,6 +103,15 @@ bool Progress::Wants(uint64_t step, uint64_t steps) const {
   return true;
 }
 
+// A failed write is no error of the run. Not by stdio: a pipe or terminal whose
+// reader takes nothing must not keep a run that a signal stops from its
+// checkpoint.
+void Progress::Draw(absl::string_view text) {
+  if (unread_) return;
+  unread_ =
+      absl::IsCancelled(WriteBytes(STDOUT_FILENO, "standard output", &text));
+}
+
 void Progress::Step(const State& state) {
   if (!options_.enabled) return;
   // \033[K clears the rest of the line.
@@ -108,16 +119,12 @@ void Progress::Step(const State& state) {
       options_.terminal
           ? absl::StrCat("\r", FormatBar(state, TerminalColumns()), "\033[K")
           : absl::StrCat(FormatState(state), "\n");
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  Draw(text);
 }
 
 void Progress::Line(const std::string& text) {
   if (!options_.enabled) return;
-  std::fputs(
-      absl::StrCat(options_.terminal ? "\r\033[K" : "", text, "\n").c_str(),
-      stdout);
-  std::fflush(stdout);
+  Draw(absl::StrCat(options_.terminal ? "\r\033[K" : "", text, "\n"));
 }
 
 }  // namespace millrace::trainer

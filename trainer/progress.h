@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
 
@@ -47,8 +48,12 @@ class Progress {
   void Line(const std::string& text);
 
  private:
+  void Draw(absl::string_view text);
+
   const Options options_;
   mutable SteadyTime next_ = SteadyTime::min();
+  // After a signal nothing takes the output: nothing more is printed.
+  bool unread_ = false;
 };
 
 // "epoch 1/8 step 120/468  loss 0.5312  18,204 samples/s  0:04 left  waiting

@@ -25,8 +25,10 @@
 #include "common/folder.h"
 #include "common/logging.h"
 #include "common/output_file.h"
+#include "common/program/exit_code.h"
 #include "common/regular_file.h"
 #include "common/status_macros.h"
+#include "common/stop_signals.h"
 #include "common/usage_error.h"
 #include "common/write_target.h"
 #include "trainer/audit_checks.h"
@@ -94,6 +96,16 @@ void LogWrite(const absl::Status& written, WriteFailures& failures) {
   } else {
     MR_LOG(ERROR) << *line;
   }
+}
+
+// Ends the process after a signal, before there is anything to save: nothing is
+// trained, and no file is open for writing but the pipe of --json.
+void EndBeforeTraining() {
+  MR_LOG(ERROR) << "stopped by signal " << StopSignals::signal()
+                << " before all ranks had joined: nothing was trained";
+  // Not exit(): another thread is blocked in a call, and destructors would wait
+  // for it.
+  _exit(program::kExitFailed);
 }
 
 class TrainingRun {
@@ -266,6 +278,9 @@ absl::Status TrainingRun::SetUp() {
                       models::ParseModelName(config_.model));
   MR_ASSIGN_OR_RETURN(model_identity_, UsageError(models::IdentityOf(model)));
   MR_ASSIGN_OR_RETURN(resume_, FindResumePoint(config_, model_identity_));
+  // The calls from here to Join() wait for servers and for other ranks, which
+  // may have ended, and cannot be interrupted.
+  stop_.OnSignal(&EndBeforeTraining);
   place_.position = resume_.info.position;
   place_.steps = resume_.info.steps;
   MR_RETURN_IF_ERROR(OpenData());
@@ -278,6 +293,7 @@ absl::Status TrainingRun::SetUp() {
                  // A rank that waits for its data is not missing.
                  .call_timeout = std::max(
                      timeout, config_.loader.next_timeout + kDataMargin)}));
+  stop_.OnSignal([loader = data_.loader.get()] { loader->Close(); });
   MR_RETURN_IF_ERROR(StartLosses());
   MR_RETURN_IF_ERROR(StartMonitor());
   MR_RETURN_IF_ERROR(MakeModelAndOptimizer());
@@ -311,7 +327,6 @@ absl::Status TrainingRun::OpenData() {
   summary_.endpoint = config_.loader.endpoint;
   summary_.replay_batches = config_.repeat_batches;
   summary_.pipeline = plan.resolved_spec().ShortDebugString();
-  stop_.OnSignal([loader = data_.loader.get()] { loader->Close(); });
   return absl::OkStatus();
 }
 
@@ -767,6 +782,8 @@ absl::StatusOr<diagnosis::RunSummary> RunTraining(const TrainerConfig& config,
   MR_RETURN_IF_ERROR(config.Validate());
   TrainingRun run(config, env, stop);
   if (absl::Status status = run.SetUp(); !status.ok()) {
+    // A launcher's SIGTERM must not replace the exit code of this error.
+    stop.OnSignal(nullptr);
     run.Fail(status);
     // The flags, or files that they name, do not fit together or do not fit the
     // data.

@@ -17,7 +17,8 @@ namespace millrace::trainer {
 // written the checkpoint, when one was requested, of the last complete step. A
 // checkpoint with values that are NaN or infinite is not written; the previous
 // one is kept. A rank that must stop tells the others before a step, and all
-// ranks end there. All ranks return an equal summary; rank 0 writes the files.
+// ranks end there. A signal before all ranks have joined ends the process.
+// All ranks return an equal summary; rank 0 writes the files.
 absl::StatusOr<diagnosis::RunSummary> RunTraining(const TrainerConfig& config,
                                                   const RankEnv& env,
                                                   StopSignals& stop);

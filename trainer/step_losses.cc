@@ -14,6 +14,7 @@
 #include "common/file_error.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
+#include "common/write_bytes.h"
 #include "common/write_target.h"
 
 namespace millrace::trainer {
@@ -81,19 +82,9 @@ absl::Status StepLosses::Append(uint64_t epoch, uint64_t first_step,
   }
   if (pending_.empty()) return absl::OkStatus();
   if (fd_ < 0) MR_RETURN_IF_ERROR(Begin());
-  size_t written = 0;
-  absl::Status status;
-  while (written < pending_.size()) {
-    const ssize_t n =
-        write(fd_, pending_.data() + written, pending_.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      status = FileError(errno, "write", path_);
-      break;
-    }
-    written += static_cast<size_t>(n);
-  }
-  pending_.erase(0, written);
+  absl::string_view rest = pending_;
+  const absl::Status status = WriteBytes(fd_, path_, &rest);
+  pending_.erase(0, pending_.size() - rest.size());
   return status;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,25 +45,47 @@ absl::Status Receive(Rank& rank) {
   }
 }
 
+// The rows that DROP leaves out of the epoch, which PARTIAL sends in one more
+// step. The policy ZERO names damaged samples and replaces none.
+absl::StatusOr<EpochAudit> ReceiveDropped(HostLoaderOptions options,
+                                          const OpenResponse& plan,
+                                          uint64_t epoch) {
+  options.spec = plan.resolved_spec();
+  options.spec.set_last_batch(LAST_BATCH_PARTIAL);
+  options.spec.mutable_bad_samples()->set_action(BadSamplePolicy::ZERO);
+  options.start = {epoch, plan.steps_per_epoch()};
+  options.expected_plan_hash.clear();
+  options.expected_fingerprint = plan.fingerprint();
+  EpochAudit dropped;
+  for (uint32_t i = 0; i < options.world_size; ++i) {
+    options.rank = i;
+    Rank rank;
+    MR_ASSIGN_OR_RETURN(rank.loader,
+                        OfRequest(receive::OpenHostLoader(options)));
+    MR_RETURN_IF_ERROR(Receive(rank));
+    dropped.Merge(rank.audit);
+  }
+  return dropped;
+}
+
 // How the policy for damaged samples changed an epoch that is otherwise
 // correct; empty when it did not.
-std::string PolicyNote(uint64_t empty_rows, uint64_t replaced,
-                       uint64_t dropped) {
-  if (empty_rows > 0) {
+std::string PolicyNote(const EpochVerdict& verdict) {
+  if (verdict.empty_rows > 0) {
     return absl::StrCat(
         "every sample exactly once, damaged samples as empty rows: the policy "
         "ZERO sent ",
-        CountText(empty_rows, "damaged sample"),
+        CountText(verdict.empty_rows, "damaged sample"),
         " as empty rows with their indices; `millrace status` names damaged "
         "samples");
   }
-  if (replaced > 0) {
+  if (verdict.replaced > 0) {
     return absl::StrCat(
         "every step once, with the right number of samples: the policy "
         "SUBSTITUTE sends another sample instead of a damaged one, and ",
-        // A dropped sample that replaces a damaged one is not counted.
-        dropped > 0 ? "at least " : "", CountText(replaced, "sample"),
-        replaced == 1 ? " was" : " were",
+        verdict.replaced_is_min ? "at least " : "",
+        CountText(verdict.replaced, "sample"),
+        verdict.replaced == 1 ? " was" : " were",
         " replaced; `millrace status` names them");
   }
   return "";
@@ -175,31 +198,36 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   const OpenResponse& plan = ranks[0].loader->plan();
   const uint64_t dropped = plan.dropped_per_epoch();
   const uint64_t expected = plan.samples_per_epoch() - dropped;
-  const auto [missing, duplicates, empty_rows, replaced] =
-      JudgeEpoch(audit, plan, epoch);
+  const auto policy = plan.resolved_spec().bad_samples().action();
+  // A dropped sample may have taken the place of a damaged one.
+  std::optional<EpochAudit> rest;
+  if (policy == BadSamplePolicy::SUBSTITUTE && dropped > 0 &&
+      !HasSchedule(plan)) {
+    MR_ASSIGN_OR_RETURN(rest, ReceiveDropped(options, plan, epoch));
+  }
+  const EpochVerdict verdict =
+      JudgeEpoch(audit, plan, epoch, rest.has_value() ? &*rest : nullptr);
 
   program::Report report;
   report.Add("", "samples of the plan", plan.samples_per_epoch());
   report.Add("samples", "samples received", audit.samples());
   report.Add("distinct", "distinct samples", audit.distinct());
-  report.Add("missing", "missing", missing);
-  report.Add("duplicates", "duplicates", duplicates);
+  report.Add("missing", "missing", verdict.missing);
+  report.Add("duplicates", "duplicates", verdict.duplicates);
   report.Add("dropped", "dropped at the end of the epoch", dropped);
   report.Add("order_digest", "order digest",
              absl::string_view(DigestText(audit.order_digest())));
   report.Add("content_digest", "content digest",
              absl::string_view(DigestText(audit.content_digest())));
   report.Add("", "steps requested again", retried);
-  const auto policy = plan.resolved_spec().bad_samples().action();
   if (policy == BadSamplePolicy::ZERO) {
-    report.Add("empty_rows", "empty rows (damaged)", empty_rows);
+    report.Add("empty_rows", "empty rows (damaged)", verdict.empty_rows);
   } else if (policy == BadSamplePolicy::SUBSTITUTE) {
-    report.Add("replaced", "replaced (damaged)", replaced);
+    report.Add("replaced", "replaced (damaged)", verdict.replaced);
   }
-  const bool once = missing == 0 && duplicates == 0 &&
-                    audit.samples() + empty_rows <= expected;
-  const std::string note =
-      once ? PolicyNote(empty_rows, replaced, dropped) : "";
+  const bool once = verdict.missing == 0 && verdict.duplicates == 0 &&
+                    audit.samples() + verdict.empty_rows <= expected;
+  const std::string note = once ? PolicyNote(verdict) : "";
   report.AddJson("notes", JsonOf(note.empty() ? std::vector<std::string>()
                                               : std::vector{note}));
   if (json) {
@@ -209,11 +237,11 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
     if (!note.empty()) std::printf("note: %s\n", note.c_str());
   }
   if (!once) {
-    return absl::DataLossError(
-        absl::StrCat("the epoch was not delivered exactly once: of ",
-                     CountText(expected, "expected sample"), ", ",
-                     audit.distinct(), " distinct samples came, ", missing,
-                     " are missing and ", duplicates, " came again"));
+    return absl::DataLossError(absl::StrCat(
+        "the epoch was not delivered exactly once: of ",
+        CountText(expected, "expected sample"), ", ", audit.distinct(),
+        " distinct samples came, ", verdict.missing, " are missing and ",
+        verdict.duplicates, " came again"));
   }
   return absl::OkStatus();
 }

@@ -83,6 +83,18 @@ void IndexSet::Merge(const IndexSet& other) {
   }
 }
 
+uint64_t IndexSet::Common(const IndexSet& other) const {
+  uint64_t common = 0;
+  for (const auto& [number, theirs] : other.pages_) {
+    const auto ours = pages_.find(number);
+    if (ours == pages_.end()) continue;
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      common += std::popcount(ours->second[i] & theirs[i]);
+    }
+  }
+  return common;
+}
+
 absl::Status EpochAudit::Add(const BatchHeader& header,
                              absl::Span<const uint8_t> payload) {
   const TensorHeader* index = FindTensor(header, "sample_index", DTYPE_INT64);
@@ -185,6 +197,16 @@ uint64_t EpochAudit::named(int source) const {
   return all.size();
 }
 
+uint64_t EpochAudit::CountNamedIn(const EpochAudit& other) const {
+  uint64_t count = 0;
+  for (int i = 0; i < std::min(sources(), other.sources()); ++i) {
+    IndexSet named = other.sources_[i].indices;
+    named.Merge(other.sources_[i].empty);
+    count += sources_[i].indices.Common(named);
+  }
+  return count;
+}
+
 void EpochAudit::Merge(const EpochAudit& other) {
   samples_ += other.samples_;
   if (sources_.size() < other.sources_.size()) {
@@ -200,8 +222,12 @@ void EpochAudit::Merge(const EpochAudit& other) {
   content_digest_ += other.content_digest_;
 }
 
+bool HasSchedule(const OpenResponse& plan) {
+  return plan.sources_size() > 0 && plan.sources(0).slots() > 0;
+}
+
 EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
-                        uint64_t epoch) {
+                        uint64_t epoch, const EpochAudit* dropped) {
   EpochVerdict verdict;
   const auto lack = [](uint64_t wanted, uint64_t came) {
     return wanted > came ? wanted - came : 0;
@@ -230,8 +256,10 @@ EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
       verdict.empty_rows += audit.empty_rows(i);
     }
   }
-  const bool scheduled = plan.sources_size() > 0 && plan.sources(0).slots() > 0;
-  if (!scheduled) {
+  // With a schedule, a sample of a later epoch may have taken the place.
+  verdict.replaced_is_min =
+      HasSchedule(plan) || (plan.dropped_per_epoch() > 0 && dropped == nullptr);
+  if (!HasSchedule(plan)) {
     uint64_t rows = 0;
     uint64_t distinct = 0;
     for (int i = 0; i < audit.sources(); ++i) {
@@ -239,7 +267,9 @@ EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
       distinct += distinct_of(i);
     }
     const uint64_t due = plan.samples_per_epoch() - plan.dropped_per_epoch();
-    add(due, rows, lack(due, distinct), rows - distinct);
+    const uint64_t not_due =
+        dropped == nullptr ? 0 : audit.CountNamedIn(*dropped);
+    add(due, rows, lack(due, distinct - not_due), rows - distinct);
     return verdict;
   }
   for (int i = 0; i < plan.sources_size(); ++i) {

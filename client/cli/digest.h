@@ -45,6 +45,8 @@ class IndexSet {
   // False: the index was in the set.
   bool Insert(uint64_t index);
   void Merge(const IndexSet& other);
+  // Number of indices that both have.
+  uint64_t Common(const IndexSet& other) const;
   uint64_t size() const { return size_; }
 
  private:
@@ -79,6 +81,8 @@ class EpochAudit {
   }
   // Distinct samples that rows name, valid or not.
   uint64_t named(int source) const;
+  // Distinct samples of valid rows that rows of `other` name, valid or not.
+  uint64_t CountNamedIn(const EpochAudit& other) const;
   // Number of sources, up to the last one with a sample.
   int sources() const { return static_cast<int>(sources_.size()); }
   absl::uint128 order_digest() const { return order_digest_; }
@@ -110,6 +114,9 @@ struct EpochVerdict {
   // empty rows of ZERO, and samples that SUBSTITUTE replaced.
   uint64_t empty_rows = 0;
   uint64_t replaced = 0;
+  // More samples may have been replaced: a sample that took the place of
+  // another one cannot be told from a sample of the plan.
+  bool replaced_is_min = false;
 };
 
 // Checks that every sample came exactly once in this epoch. For sources with a
@@ -120,9 +127,14 @@ struct EpochVerdict {
 //
 // Under the policy ZERO, a row that names its sample counts as the sample.
 // Under SUBSTITUTE, the number of samples must be right; samples that replace
-// others look the same as samples that came twice.
+// others look the same as samples that came twice, or are samples that DROP
+// leaves out. `dropped`: the rows that DROP leaves out of this epoch, which
+// tell the latter; null: not known, or there are none.
 EpochVerdict JudgeEpoch(const EpochAudit& audit, const OpenResponse& plan,
-                        uint64_t epoch);
+                        uint64_t epoch, const EpochAudit* dropped = nullptr);
+
+// Whether the epochs of this plan have a schedule of several sources.
+bool HasSchedule(const OpenResponse& plan);
 
 // 32 hexadecimal digits.
 std::string DigestText(absl::uint128 digest);

@@ -221,6 +221,46 @@ TEST_F(AuditTest, WhatThePolicyDidWithDamagedSamplesIsNoLoss) {
   }
 }
 
+// A dropped sample that took the place of a damaged one was not counted.
+TEST_F(AuditTest, AReplacedSampleIsCountedWhereADroppedOneTookItsPlace) {
+  const std::string photos = testing::WriteImageFolder(12);
+  const std::string damaged = photos + "/ship/5.jpg";
+  WriteFile(damaged, ReadFile(damaged).substr(0, 20));
+  auto server =
+      Serve({Pack("photos", "imagefolder", photos, "lmdb", 1, {"--no_decode"}),
+             "--threads=1"});
+  const std::string pipeline = Path("pipeline.textproto");
+  // The damaged sample is one of the 8 of an epoch, or one of the 4 that are
+  // dropped; of the 8, its substitute is sometimes one of the 4.
+  int taken = 0;
+  int not_due = 0;
+  for (int seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto audit = [&](const std::string& policy) {
+      WriteFile(pipeline,
+                absl::StrCat("transforms { decode_image {} } transforms { "
+                             "center_crop { height: 16 width: 16 } } "
+                             "bad_samples { action: ",
+                             policy, " } batch_size: 8"));
+      return Audit(server->address(),
+                   {"--dataset=photos", "--pipeline=" + pipeline, "--world=2",
+                    absl::StrCat("--seed=", seed)});
+    };
+    const bool due =
+        audit("ZERO").find("\"empty_rows\": 1") != std::string::npos;
+    const std::string json = audit("SUBSTITUTE");
+    EXPECT_THAT(json,
+                AllOf(HasSubstr("\"missing\": 0, \"duplicates\": 0"),
+                      HasSubstr("\"dropped\": 4"),
+                      HasSubstr(due ? "\"replaced\": 1" : "\"replaced\": 0"),
+                      Not(HasSubstr("at least"))));
+    not_due += due ? 0 : 1;
+    taken += due && json.find("\"distinct\": 8") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(not_due, 0);
+  EXPECT_GT(taken, 0) << "no seed shows the fault: choose others";
+}
+
 TEST_F(AuditTest, MistakesAreNamed) {
   struct Case {
     std::vector<std::string> flags;

@@ -45,6 +45,7 @@ class Listener {
     fd_ = -1;
   }
   bool good() const { return good_; }
+  int fd() const { return fd_; }
   int port() const { return port_; }
   // Of the IPv4 one.
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }

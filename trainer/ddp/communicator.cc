@@ -27,6 +27,7 @@
 #include "common/standard_output.h"
 #include "common/status_macros.h"
 #include "trainer/ddp/local_address.h"
+#include "trainer/ddp/master_name.h"
 #include "trainer/ddp/nccl_loader.h"
 #include "trainer/ddp/peer_monitor.h"
 #include "trainer/torch_error.h"
@@ -49,6 +50,10 @@ constexpr absl::Duration kStuck = absl::Seconds(10);
 // read that many steps later: reading waits for the device, which has passed
 // the step by then. A choice.
 constexpr int kTimedSteps = 50;
+// Max time that a name of rank 0's machine without an address is looked up. A
+// choice: longer than the few seconds for which resolvers keep the answer that
+// there is none.
+constexpr absl::Duration kNameTime = absl::Seconds(15);
 
 // Start of this rank's current wait for other ranks, in ticks of the steady
 // clock; 0: it does not wait. Written by the trainer's thread, read by the peer
@@ -430,6 +435,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Join(
   if (options.device.is_cuda()) {
     MR_ASSIGN_OR_RETURN(make_nccl, LoadNccl(NcclPluginPaths()));
   }
+  MR_RETURN_IF_ERROR(AwaitMasterName(env.master_address,
+                                     std::min(kNameTime, options.timeout)));
   const std::chrono::milliseconds timeout(
       absl::ToInt64Milliseconds(options.timeout));
   const std::chrono::milliseconds call_timeout(

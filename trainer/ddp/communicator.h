@@ -53,8 +53,9 @@ class Communicator {
 
   // Waits for all ranks. With more than one rank the process then ignores
   // SIGPIPE, unless it handles that signal. DeadlineExceeded: a rank did not
-  // join. FailedPrecondition or NotFound: several ranks on GPUs that NCCL
-  // cannot connect, or some ranks on GPUs and some on CPUs.
+  // join. Unavailable: the name of rank 0's machine has no address (within 15 s
+  // or `timeout`). FailedPrecondition or NotFound: several ranks on GPUs that
+  // NCCL cannot connect, or some ranks on GPUs and some on CPUs.
   static absl::StatusOr<std::unique_ptr<Communicator>> Join(
       const trainer::RankEnv& env, const Options& options);
 

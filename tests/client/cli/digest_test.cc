@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <set>
 #include <string>
@@ -215,6 +216,13 @@ TEST(IndexSetTest, CountsLikeASetAndMerges) {
     EXPECT_EQ(sets[which].Insert(index), expected[which].insert(index).second);
   }
   EXPECT_EQ(sets[0].size(), expected[0].size());
+  std::set<uint64_t> common;
+  std::set_intersection(expected[0].begin(), expected[0].end(),
+                        expected[1].begin(), expected[1].end(),
+                        std::inserter(common, common.end()));
+  EXPECT_GT(common.size(), 0u);
+  EXPECT_EQ(sets[0].Common(sets[1]), common.size());
+  EXPECT_EQ(sets[1].Common(sets[0]), common.size());
   sets[0].Merge(sets[1]);
   expected[0].insert(expected[1].begin(), expected[1].end());
   EXPECT_EQ(sets[0].size(), expected[0].size());
@@ -310,6 +318,30 @@ TEST(JudgeEpochTest, ThePolicyForDamagedSamplesExplains) {
   verdict = JudgeEpoch(AuditOf({{0, 0}, {0, 1}, {0, 1}}), plan, 0);
   EXPECT_EQ(verdict.missing, 2) << "too few rows";
   EXPECT_EQ(verdict.duplicates, 1);
+}
+
+// The audit said that 0 samples were replaced.
+TEST(JudgeEpochTest, ADroppedSampleThatReplacesAnotherIsCounted) {
+  OpenResponse plan;
+  plan.set_samples_per_epoch(6);
+  plan.set_dropped_per_epoch(2);
+  plan.mutable_resolved_spec()->mutable_bad_samples()->set_action(
+      BadSamplePolicy::SUBSTITUTE);
+  // Samples 4 and 5 are dropped; 4 took the place of 1.
+  const EpochAudit audit = AuditOf({{0, 0}, {0, 4}, {0, 2}, {0, 3}});
+  const EpochAudit dropped = AuditOf({{0, 5}, {0, 4}});
+  EpochVerdict verdict = JudgeEpoch(audit, plan, 0, &dropped);
+  EXPECT_EQ(verdict.missing + verdict.duplicates, 0);
+  EXPECT_EQ(verdict.replaced, 1);
+  EXPECT_FALSE(verdict.replaced_is_min);
+  // A sample of the epoch took the place of another one, too.
+  verdict =
+      JudgeEpoch(AuditOf({{0, 0}, {0, 4}, {0, 0}, {0, 3}}), plan, 0, &dropped);
+  EXPECT_EQ(verdict.replaced, 2);
+  // The sample of another source is another sample.
+  const EpochAudit others = AuditOf({{1, 5}, {1, 4}});
+  EXPECT_EQ(JudgeEpoch(audit, plan, 0, &others).replaced, 0);
+  EXPECT_TRUE(JudgeEpoch(audit, plan, 0).replaced_is_min);
 }
 
 // Four rows an epoch of a source of 6 samples, two of one of 3.
