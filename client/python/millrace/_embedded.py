@@ -172,6 +172,7 @@ class Data:
         self.uri = data
         self._dataset = dataset
         self._lease: _Lease | None = None
+        self._end: weakref.finalize[..., Any] | None = None  # of the lease, with its loader
         self._closed = False
 
     @property
@@ -196,7 +197,7 @@ class Data:
         _server_process.reap()
         for _ in range(ATTEMPTS):
             lease = self._lease = _Lease(files)
-            weakref.finalize(loader, lease.release)
+            self._end = weakref.finalize(loader, lease.release)
             try:
                 if self._closed:
                     raise _ServerEnded
@@ -210,12 +211,12 @@ class Data:
                 address, name = lease.take(self.uri, self._dataset or "", file)
                 return {"endpoint": address, "dataset": name}
             except _ServerEnded:
-                lease.release()
+                self.release()
                 if self._closed:
                     raise CancelledError("the loader was closed; make a new one") from None
                 # It was about to end, or it has crashed.
             except BaseException as error:
-                lease.release()
+                self.release()
                 if isinstance(error, OSError) and not isinstance(error, Error):
                     raise UnavailableError(f"cannot use the data server of this machine: {error}"
                                            f"{files.last_words()}") from error
@@ -231,6 +232,8 @@ class Data:
 
     def release(self) -> None:
         """The lease is over."""
+        if self._end is not None:
+            self._end.detach()  # a loader that is opened again and again keeps no lease but the last
         if self._lease is not None:
             self._lease.release()
 
@@ -255,4 +258,4 @@ class Data:
         return error
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lease": None}
+        return {**vars(self), "_lease": None, "_end": None}
