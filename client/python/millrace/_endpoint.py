@@ -94,8 +94,8 @@ def refuse_other_data(argument: str, value: Any) -> None:
         raise ArgumentError(f"{argument}={shown(value)} is a path: " + _for_path(os.fsdecode(value)))
     if isinstance(value, Sequence) and any(isinstance(item, (Mapping, _arrays.Arrays)) for item in value):
         raise ArgumentError(
-            f"{argument}= is a list with {len(value)} data sets of arrays, and a loader has one: join the "
-            "arrays of each field, for example with numpy.concatenate, or make a loader for each")
+            f"{argument}= is a list of data sets of arrays, and a loader has one: join the arrays of each "
+            "field, for example with numpy.concatenate, or make a loader for each")
     if _is_data_set(value):
         raise ArgumentError(
             f"{argument}= is an object of Python with the samples of a data set "
@@ -119,6 +119,8 @@ def _for_data_set(value: Any) -> str:
         grey = "[..., None]" if len(images.shape) == 3 else ""
         return f"give its arrays in a dict, {{\"image\": dataset.data{grey}, \"label\": " + \
             ("dataset.targets" if hasattr(labels, "dtype") else "numpy.array(dataset.targets)") + "}"
+    if isinstance(getattr(value, "tensors", None), tuple):
+        return "give its tensors in a dict, {\"image\": dataset.tensors[0], \"label\": dataset.tensors[1]}"
     root = getattr(value, "root", None)
     if isinstance(root, (str, os.PathLike)) and os.path.isdir(root):
         return f"{_for_path(os.fsdecode(root))}; or {arrays}"
