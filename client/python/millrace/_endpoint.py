@@ -105,8 +105,8 @@ def refuse_other_data(argument: str, value: Any) -> None:
 
 def _is_data_set(value: Any) -> bool:
     """Of torch, torchvision, or Hugging Face."""
-    torch = sys.modules.get("torch.utils.data")
-    return torch is not None and isinstance(value, (torch.Dataset, torch.DataLoader)) or \
+    of_torch = sys.modules.get("torch.utils.data")
+    return of_torch is not None and isinstance(value, (of_torch.Dataset, of_torch.DataLoader)) or \
         type(value).__module__.split(".")[0] == "datasets"
 
 

@@ -329,8 +329,9 @@ def _of_augment(out: Translation, step: Step, t: Any) -> tuple[Any, Any]:
 def _normalize(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
     if out.pixels == "uint8":
-        raise Refused("", "the images are uint8 here, which torchvision's Normalize refuses",
-                      "put ToDtype(torch.float32, scale=True) in front of it")
+        known = out.fields.stored is not None or out.fields.image in out.fields.decoders
+        raise Refused("", ("the images are uint8 here" if known else "the servers normalise images of uint8") +
+                      ", which torchvision's Normalize refuses", "put ToDtype(torch.float32, scale=True) in front of it")
     if out.pixels == "floats":
         raise Refused("", "the images are floats of 0 .. 255 here, and the servers' normalize divides by "
                       "255", "use ToDtype(torch.float32, scale=True), and mean and std of 0 .. 1")

@@ -23,10 +23,10 @@ class _Short(reprlib.Repr):
         self.maxlevel, self.maxdict, self.maxlist, self.maxtuple = 3, 4, 4, 4
         self.maxstring, self.maxlong, self.maxother = 200, 80, 120
 
-    def repr1(self, value: Any, level: int) -> str:
-        if not isinstance(value, type) and getattr(value, "shape", ()) and hasattr(value, "dtype"):
-            return f"<{type(value).__name__} {value.dtype} {list(value.shape)}>"
-        return super().repr1(value, level)
+    def repr1(self, x: Any, level: int) -> str:
+        if not isinstance(x, type) and getattr(x, "shape", ()) and hasattr(x, "dtype"):
+            return f"<{type(x).__name__} {x.dtype} {list(x.shape)}>"
+        return super().repr1(x, level)
 
 
 _short = _Short()

@@ -354,6 +354,35 @@ sys.stdin.readline()
         rows = sum(eval(some[0]) + eval(rest[0]), [])  # pylint: disable=eval-used
         self.assertEqual(sorted(rows), sorted(i * 3 % 10 for i in range(1003)))
 
+    def test_processes_with_equal_arrays_keep_one_copy(self):
+        code = _ARRAYS + """
+one = load(both)
+file, = memory_files()
+before = os.stat(f"/proc/self/fd/{file}").st_ino
+one.open()
+assert memory_files() == [file] and not os.get_inheritable(int(file))
+print(before, os.stat(f"/proc/self/fd/{file}").st_ino, flush=True)
+sys.stdin.readline()
+assert (epoch(one)[1] == labels).all()
+again = load(both).open()                 # in the same process, too
+assert len({os.stat(f"/proc/self/fd/{number}").st_ino for number in memory_files()}) == 1
+os.kill(servers()[0], signal.SIGKILL)     # the next server gets the copy of somebody who is gone
+assert (epoch(one)[1] == labels).all() and (epoch(again)[0] == images).all()
+print("done", flush=True)
+"""
+        processes = [self._start(code, MILLRACE_SERVER_FLAGS="--lease_timeout=60s")]
+        self.addCleanup(lambda: [process.kill() for process in processes])
+        first = processes[0].stdout.readline().split()
+        processes.append(self._start(code, MILLRACE_SERVER_FLAGS="--lease_timeout=60s"))
+        second = processes[1].stdout.readline().split()
+        self.assertEqual(first[0], first[1])
+        self.assertNotEqual(second[0], first[0])
+        self.assertEqual(second[1], first[0])
+        processes[0].kill()
+        processes[0].wait()
+        output, errors = processes[1].communicate("\n")
+        self.assertEqual(output, "done\n", errors)
+
     def test_a_killed_program_leaves_nothing(self):
         holder = self._holder(_ARRAYS + "one = load(both).open(); epoch(one)",
                               MILLRACE_SERVER_FLAGS="--lease_timeout=60s")

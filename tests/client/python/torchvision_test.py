@@ -541,6 +541,7 @@ assert any("decode_image { color: GRAY }" in note for note in gray.notes)
 for dtype in ("float32", "float16"):
     unknown = translated(v2.ToImage(), v2.ToDtype(getattr(torch, dtype), scale=True), decode=False)
     assert unknown.transforms == (T.ToDtype(dtype, True),), unknown
+assert "normalise images of uint8" in refused_steps(v2.Normalize(MEAN, STD), decode=False)[0]["reason"]
 assert translated(v2.ToImage(), decode=False).text.endswith("\nseed: 0\n")
 raw = translated(v2.CenterCrop(5), *END, decode=False)
 assert raw.transforms == (T.CenterCrop(5), T.Normalize(MEAN, STD))
