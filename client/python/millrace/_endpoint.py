@@ -114,9 +114,9 @@ def _for_data_set(value: Any) -> str:
     """What to give for a data set that has arrays, or a folder of images."""
     value = getattr(value, "dataset", value)  # of a DataLoader
     arrays = f"give its arrays in a dict, {_DICT}"
-    images, labels = getattr(value, "data", None), getattr(value, "targets", None)
-    if labels is not None and len(getattr(images, "shape", ())) in (3, 4):
-        grey = "[..., None]" if len(images.shape) == 3 else ""
+    labels, shape = getattr(value, "targets", None), getattr(getattr(value, "data", None), "shape", ())
+    if labels is not None and len(shape) in (3, 4):
+        grey = "[..., None]" if len(shape) == 3 else ""
         return f"give its arrays in a dict, {{\"image\": dataset.data{grey}, \"label\": " + \
             ("dataset.targets" if hasattr(labels, "dtype") else "numpy.array(dataset.targets)") + "}"
     if isinstance(getattr(value, "tensors", None), tuple):

@@ -24,7 +24,7 @@ class _Short(reprlib.Repr):
         self.maxstring, self.maxlong, self.maxother = 200, 80, 120
 
     def repr1(self, x: Any, level: int) -> str:
-        if not isinstance(x, type) and getattr(x, "shape", ()) and hasattr(x, "dtype"):
+        if not isinstance(x, type) and hasattr(x, "dtype") and getattr(x, "shape", None):
             return f"<{type(x).__name__} {x.dtype} {list(x.shape)}>"
         return super().repr1(x, level)
 

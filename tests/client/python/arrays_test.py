@@ -176,10 +176,11 @@ for name, data in {"label": labels * 0.5, "index": labels.astype(numpy.int32)}.i
     assert got.dtype == data.dtype and (got == data).all(), name
 got, = epoch(load({"label": numpy.ones((7, 2), dtype=numpy.int32)}, batch_size=7))
 assert got.dtype == numpy.int32
+before = memory_files()
 large = numpy.array([1, 2**63], dtype=numpy.uint64)
 refused(lambda: load({"label": large}), millrace.InvalidArgumentError, "'label'",
         "row 1 is 9223372036854775808")
-assert memory_files() == []
+assert memory_files() == before
 import array
 got, = epoch(load({"label": array.array("b", [-1, 5])}, batch_size=2))
 assert got.dtype == numpy.int64 and got.tolist() == [-1, 5]
@@ -219,7 +220,7 @@ for given in (millrace.Pipeline([flip]), millrace.Pipeline([normal]), millrace.P
     refused(lambda: load(first, pipeline=given), bad, "[1003, 3, 32, 32] looks like images [N, C, H, W]",
             "transpose(0, 2, 3, 1)")
 # A text is looked at when it is opened: the servers would flip it upside down.
-for text in ("transforms { horizontal_flip {} }", "transforms { color_jitter {} }"):
+for text in ("transforms { horizontal_flip {} }", "transforms { grayscale {} }"):
     refused(load(first, pipeline=text).open, bad, "looks like images [N, C, H, W]")
 assert servers() and (epoch(load(first, pipeline=millrace.Pipeline([])))[0] == first["image"]).all()
 refused(lambda: load({"image": images[..., 0]}, pipeline="mnist"), bad, "[1003, 32, 32]", "images[..., None]")
