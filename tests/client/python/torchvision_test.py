@@ -101,21 +101,13 @@ for one, advice in ((v2.Grayscale(1), "3 channels"), (v2.Compose([*FLOAT, v2.Nor
 """)
 
     def test_a_folder_and_nothing_but_decoding(self):
+        # The servers do not know whether all images have one size.
         self.variables = self.of_this_machine()
         self.run_script("""
-from PIL import Image
-folder = os.environ["MILLRACE_RUN_DIR"] + "/photos"
-files = []
-for number in range(6):
-    files.append(f"{folder}/class{number // 3}/{number}.png")
-    os.makedirs(os.path.dirname(files[-1]), exist_ok=True)
-    Image.fromarray(torch.randint(0, 256, (20, 30, 3), dtype=torch.uint8).numpy()).save(files[-1])
-for given in (v2.Compose([v2.ToImage()]), v2.ToImage(), v2.Compose([v2.ToImage(), v2.Identity()]),
-              v2.Compose(FLOAT)):
-    expected = torch.stack([given(Image.open(file)).as_subclass(torch.Tensor) for file in files])
-    with millrace.Loader("imagefolder:" + folder, pipeline=given, batch_size=6) as loader:
-        got, labels = next(iter(loader))
-    assert torch.equal(got, expected) and labels.tolist() == [0, 0, 0, 1, 1, 1], given
+for given in (v2.ToImage(), v2.Compose([v2.ToImage(), v2.Identity()]), v2.Compose(FLOAT),
+              Pipeline.from_torchvision(v2.Compose([v2.JPEG(90)]), local="sample")):
+    loader = millrace.Loader("imagefolder:" + FOLDER, pipeline=given, batch_size=6)
+    refused(loader.open, millrace.InvalidArgumentError, "field image has images of different sizes", "center_crop")
 """)
 
     def test_pixels_are_those_of_torchvision(self):
@@ -542,7 +534,7 @@ for dtype in ("float32", "float16"):
     unknown = translated(v2.ToImage(), v2.ToDtype(getattr(torch, dtype), scale=True), decode=False)
     assert unknown.transforms == (T.ToDtype(dtype, True),), unknown
 assert "normalise images of uint8" in refused_steps(v2.Normalize(MEAN, STD), decode=False)[0]["reason"]
-assert translated(v2.ToImage(), decode=False).text.endswith("\nseed: 0\n")
+assert translated(v2.ToImage(), decode=False).text.endswith("\\nseed: 0\\n")
 raw = translated(v2.CenterCrop(5), *END, decode=False)
 assert raw.transforms == (T.CenterCrop(5), T.Normalize(MEAN, STD))
 exact = translated(v2.CenterCrop(5), decode=T.DecodeImage(mode="exact"))
