@@ -245,8 +245,7 @@ ino_t Inode(const UniqueFd& file) {
 
 TEST_F(LeaseServerTest, EqualArraysAreAnsweredWithTheFileThatIsServed) {
   Start();
-  const std::string added =
-      "millrace-lease-1|added|127.0.0.1:7|data-f3|f3";
+  const std::string added = "millrace-lease-1|added|127.0.0.1:7|data-f3|f3";
   const UniqueFd first = FakeFiles::File("f3");
   const UniqueFd second = FakeFiles::File("f3");
   Client one(socket_), other(socket_);
