@@ -45,6 +45,9 @@ absl::StatusOr<LeaseRequest> ParseLeaseRequest(absl::string_view packet,
 struct LeasedDataset {
   std::string name;
   std::string fingerprint;
+  // The file of arrays that is served, where that is not the one of the
+  // request: another program's with the same content. Else null.
+  std::shared_ptr<const UniqueFd> arrays;
 };
 
 // `address`: HOST:PORT of the server.

@@ -271,13 +271,15 @@ void LeaseServer::HandleAnswers() {
       continue;
     }
     asker->names.push_back(answer.dataset->name);
-    Send(*asker, EncodeLeaseAdded(options_.address, *answer.dataset));
+    const auto& arrays = answer.dataset->arrays;
+    Send(*asker, EncodeLeaseAdded(options_.address, *answer.dataset),
+         arrays == nullptr ? -1 : arrays->get());
   }
 }
 
-void LeaseServer::Send(Lease& lease, absl::string_view packet) {
+void LeaseServer::Send(Lease& lease, absl::string_view packet, int attached) {
   if (!lease.socket.ok()) return;
-  if (SendPacket(lease.socket.get(), packet).ok()) return;
+  if (SendPacket(lease.socket.get(), packet, attached).ok()) return;
   End(lease);  // gone, or it does not read
 }
 

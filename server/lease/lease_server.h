@@ -98,7 +98,7 @@ class LeaseServer {
   void HandleAnswers();
   void Tick(SteadyTime now);
   // The lease is over if the packet cannot be sent.
-  void Send(Lease& lease, absl::string_view packet);
+  void Send(Lease& lease, absl::string_view packet, int attached = -1);
   void End(Lease& lease);
   void Wake();
   bool stopping();

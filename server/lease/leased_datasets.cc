@@ -72,6 +72,14 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Acquire(
   MutexLock lock(mu_);
   opening_.erase(key);
   changed_.NotifyAll();
+  if (held.ok() && request.arrays != nullptr) {
+    const auto it = datasets_.find(held->name);  // it has a holder
+    MR_CHECK(it != datasets_.end()) << held->name;
+    const std::shared_ptr<const UniqueFd>& served = it->second.arrays;
+    if (served != nullptr && !IsSameFile(*served, *request.arrays)) {
+      held->arrays = served;
+    }
+  }
   return held;
 }
 

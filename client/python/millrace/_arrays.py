@@ -11,6 +11,7 @@ other.
 from __future__ import annotations
 
 import fcntl
+import functools
 import math
 import os
 import reprlib
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from millrace import _free_memory, _values
+from millrace._values import shown
 from millrace.errors import (ArgumentError, FailedPreconditionError, InvalidArgumentError,
                              ResourceExhaustedError)
 
@@ -34,6 +36,9 @@ _FORMATS = {"B": "uint8", "?": "bool", "b": "int8", "h": "int16", "H": "uint16",
             "f": "float32", "d": "float64", "e": "float16",
             **{letter: f"int{8 * struct.calcsize(letter)}" for letter in "lq"},
             **{letter: f"uint{8 * struct.calcsize(letter)}" for letter in "ILQ"}}
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+# The name under which presets and transforms know the labels.
+_LABEL = "label"
 _TENSOR = 2  # FIELD_KIND_TENSOR of proto/dataset.proto
 _LETTERS, _VERSION = b"MRARRAYS", 1
 _ALIGNMENT = 64
@@ -43,25 +48,33 @@ _MAX_SCHEMA_BYTES = 1 << 20
 _MAX_SAMPLE_BYTES = 1 << 31
 # Bytes that are copied at a time. Arrays that are not in memory as they are stored need so much again.
 _PIECE_BYTES = 16 << 20
+# Nobody changes the file any more.
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 # Of a label in errors and logs.
 _MAX_LABEL = 200
 # Tensors of every batch, which the servers make.
 _TAKEN = ("source_index", "sample_index", "valid")
 
 
-class _Array(NamedTuple):
-    """An array that has been checked."""
+class Described(NamedTuple):
+    """A field of the data set."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]  # rows first
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype} {list(self.shape)}"
+
+
+class _Array(NamedTuple):
+    """An array that has been checked."""
+
+    field: Described
     row_bytes: int
     read: Callable[[int, int], Any]  # rows from .. to, as contiguous bytes
     classes: int
     class_names: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.dtype} {list(self.shape)}"
 
 
 class Arrays:
@@ -77,7 +90,11 @@ class Arrays:
 
     Args:
       arrays: {field: array}. The arrays have the same number of rows, at least one.
-      classes: {field: number of classes, or their names} of int64 labels [rows], for MixUp and CutMix.
+      classes: {field: number of classes, or their names} of labels, integers [rows], for MixUp and
+        CutMix.
+
+    Labels are int64 in the batches, whatever integers they are in the array: those of `classes`, and an
+    array `label` of integers [rows].
 
     Raises:
       ArgumentError: no arrays, or of a type that batches cannot have.
@@ -94,10 +111,8 @@ class Arrays:
                classes: Mapping[str, int | Sequence[str]] | None) -> None:
         self._file = -1
         self._arrays: list[_Array] | None = _checked(arrays, classes or {})
-        self._shown = ", ".join(str(array) for array in self._arrays)
-        self._channels_first = next((str(array) for array in self._arrays
-                                     if _is_channels_first(array)), "")
-        label = ",".join(array.name for array in self._arrays)
+        self._described = {array.field.name: array.field for array in self._arrays}
+        label = ",".join(self._described)
         self._label = label if len(label) <= _MAX_LABEL else label[:_MAX_LABEL] + "..."
 
     def _copy(self) -> None:
@@ -108,21 +123,20 @@ class Arrays:
         weakref.finalize(self, os.close, self._file)
         self._arrays = None  # the program's own may go
 
+    def _share(self, file: int) -> None:
+        """Takes the file of another process, which the server has found to be equal. The copy that was made
+        here is freed: processes with equal arrays keep one."""
+        if os.fstat(file).st_size == os.fstat(self._file).st_size and \
+                fcntl.fcntl(file, fcntl.F_GET_SEALS) & _SEALS == _SEALS:
+            os.dup2(file, self._file, inheritable=False)
+
     @property
     def _uri(self) -> str:
         """What errors and the server's log call the data set."""
         return "memory:" + self._label
 
-    def _check_images(self) -> None:
-        """For a Compose, which does not say how images lie: it would move them along wrong axes."""
-        if self._channels_first:
-            raise InvalidArgumentError(
-                f"array {self._channels_first} looks like images [N, C, H, W], and the transforms take "
-                "[N, H, W, C]: give images.transpose(0, 2, 3, 1) of a NumPy array, "
-                "images.permute(0, 2, 3, 1) of a tensor")
-
     def __repr__(self) -> str:
-        return f"millrace.Arrays({self._shown})"
+        return f"millrace.Arrays({', '.join(map(str, self._described.values()))})"
 
     def __copy__(self) -> Arrays:
         return self
@@ -134,11 +148,6 @@ class Arrays:
         raise FailedPreconditionError(
             f"the arrays {self._label} of a loader cannot be pickled, because they are in the memory of "
             "this process: give the other process the arrays, and make the loader there")
-
-
-def _is_channels_first(array: _Array) -> bool:
-    return array.dtype == "uint8" and len(array.shape) == 4 and array.shape[1] in (1, 3, 4) and \
-        array.shape[3] > 4
 
 
 def later(arrays: Mapping[str, Any]) -> Arrays:
@@ -164,7 +173,7 @@ def _checked(arrays: Any, classes: Any) -> list[_Array]:
         raise ArgumentError(f"arrays={reprlib.repr(arrays)}: expected a dict, "
                             "{\"image\": images, \"label\": labels}")
     if not isinstance(classes, Mapping):
-        raise ArgumentError(f"classes={classes!r}: expected a dict, {{\"label\": 10}}")
+        raise ArgumentError(f"classes={shown(classes)}: expected a dict, {{\"label\": 10}}")
     if not arrays:
         raise InvalidArgumentError("the dict of arrays is empty: give an array for each field")
     if len(arrays) > _MAX_ARRAYS:
@@ -182,7 +191,7 @@ def _checked(arrays: Any, classes: Any) -> list[_Array]:
         raise InvalidArgumentError(f"classes: there is no array {unknown[0]!r}; there are " +
                                    ", ".join(names))
     found = [_array(name, arrays[name], classes.get(name)) for name in names]
-    rows = {array.name: array.shape[0] for array in found}
+    rows = {array.field.name: array.field.shape[0] for array in found}
     if len(set(rows.values())) > 1:
         raise InvalidArgumentError(
             "the arrays have different numbers of rows (" +
@@ -201,6 +210,13 @@ def _array(name: str, value: Any, classes: Any) -> _Array:
     else:
         dtype, shape, read = _of_numpy(name, value) if _is_for_numpy(value) else \
             _of_buffer(name, value)
+    number, class_names = _classes_of(name, classes)
+    if number and (dtype not in _INTEGERS or len(shape) != 1):
+        raise InvalidArgumentError(
+            f"classes: array {name!r} is {dtype} {list(shape)}, and class labels are integers [rows]")
+    if (number or name == _LABEL) and dtype in _INTEGERS and dtype != "int64" and len(shape) == 1:
+        read = functools.partial(_read_labels, name, dtype, read)
+        dtype = "int64"
     if dtype not in _DTYPES:
         other = _WIDER.get(dtype)
         raise ArgumentError(
@@ -216,11 +232,17 @@ def _array(name: str, value: Any, classes: Any) -> _Array:
         raise InvalidArgumentError(
             f"a sample of array {name!r} has {row_bytes} bytes, more than 2 GiB: its shape is "
             f"{list(shape)}, and the first dimension is that of the samples")
-    number, class_names = _classes_of(name, classes)
-    if number and (dtype != "int64" or len(shape) != 1):
-        raise InvalidArgumentError(
-            f"classes: array {name!r} is {dtype} {list(shape)}, and class labels are int64 [rows]")
-    return _Array(name, dtype, shape, row_bytes, read, number, class_names)
+    return _Array(Described(name, dtype, shape), row_bytes, read, number, class_names)
+
+
+def _read_labels(name: str, dtype: str, read: Callable[..., Any], begin: int, end: int) -> Any:
+    """Rows of integers as int64."""
+    labels = memoryview(read(begin, end, True)).cast("B").cast("q")
+    if dtype == "uint64" and min(labels) < 0:
+        row = begin + next(i for i, label in enumerate(labels) if label < 0)
+        raise InvalidArgumentError(f"array {name!r} holds labels, which are int64: that of row {row} is "
+                                   f"{labels[row - begin] + 2**64}")
+    return labels
 
 
 def _advice_on(dtype: str) -> str:
@@ -246,7 +268,8 @@ def _classes_of(name: str, given: Any) -> tuple[int, tuple[str, ...]]:
 
 # ---- Kinds of arrays: (dtype, shape, read) -----------------------------------------------------
 
-_Kind = tuple[str, tuple[int, ...], Callable[[int, int], Any]]
+# read(begin, end): those rows as contiguous bytes. read(begin, end, True): integers as int64.
+_Kind = tuple[str, tuple[int, ...], Callable[..., Any]]
 
 
 def _of_torch(name: str, tensor: Any) -> _Kind:
@@ -260,9 +283,11 @@ def _of_torch(name: str, tensor: Any) -> _Kind:
                             f"{name}.to_dense()")
     plain = tensor.detach()
 
-    def read(begin: int, end: int) -> Any:
+    def read(begin: int, end: int, wide: bool = False) -> Any:
         # resolve_neg(): a tensor may stand for the negative of what its memory holds.
         piece = plain[begin:end].resolve_neg().contiguous()
+        if wide:
+            piece = piece.to(torch.int64)
         # Of the memory itself: torch without NumPy has no buffers, and NumPy has no bfloat16.
         data = (ctypes.c_ubyte * (piece.numel() * piece.element_size())).from_address(piece.data_ptr())
         data._keep = piece
@@ -292,8 +317,10 @@ def _of_numpy(name: str, value: Any) -> _Kind:
         raise ArgumentError(f"array {name!r} has masked elements, and batches have no masks: give "
                             f"{name}.filled(value), and the mask as an array of its own")
 
-    def read(begin: int, end: int) -> Any:
+    def read(begin: int, end: int, wide: bool = False) -> Any:
         piece = array[begin:end]
+        if wide:
+            piece = piece.astype(numpy.int64)
         if piece.dtype.byteorder == ">":
             piece = piece.astype(piece.dtype.newbyteorder("<"))
         piece = numpy.ascontiguousarray(piece)  # the same memory, unless it is in another order
@@ -314,8 +341,10 @@ def _of_buffer(name: str, value: Any) -> _Kind:
             "array or a tensor") from None
     dtype = _FORMATS.get(view.format, f"{view.format!r} (of the module struct)")
 
-    def read(begin: int, end: int) -> Any:
+    def read(begin: int, end: int, wide: bool = False) -> Any:
         piece = view[begin:end]
+        if wide:  # modulo 2**64, as NumPy and torch do
+            return b"".join(struct.pack("=Q", label % 2**64) for label in piece.tolist())
         return piece if piece.c_contiguous else piece.tobytes()
 
     return dtype, tuple(view.shape or ()), read
@@ -343,10 +372,10 @@ def _schema(arrays: Iterable[_Array]) -> bytes:
     """Schema of proto/dataset.proto."""
     message = b""
     for array in arrays:
-        field = _sized(1, array.name.encode())
-        field += bytes([2 << 3, _TENSOR, 3 << 3, _DTYPES[array.dtype][0]])
-        if len(array.shape) > 1:
-            field += _sized(4, b"".join(_number(extent) for extent in array.shape[1:]))
+        field = _sized(1, array.field.name.encode())
+        field += bytes([2 << 3, _TENSOR, 3 << 3, _DTYPES[array.field.dtype][0]])
+        if len(array.field.shape) > 1:
+            field += _sized(4, b"".join(_number(extent) for extent in array.field.shape[1:]))
         if array.classes:
             field += bytes([5 << 3]) + _number(array.classes)
         field += b"".join(_sized(6, text.encode()) for text in array.class_names)
@@ -356,7 +385,7 @@ def _schema(arrays: Iterable[_Array]) -> bytes:
 
 def _written(arrays: list[_Array]) -> int:
     """The descriptor of the sealed file."""
-    rows = arrays[0].shape[0]
+    rows = arrays[0].field.shape[0]
     schema = _schema(arrays)
     head = _LETTERS + struct.pack("<IIQ", _VERSION, len(schema), rows) + schema
     places, end = [], len(head)
@@ -379,8 +408,7 @@ def _written(arrays: list[_Array]) -> int:
             step = max(1, _PIECE_BYTES // array.row_bytes)
             for begin in range(0, rows, step):
                 _write(file, array.read(begin, min(begin + step, rows)), place + begin * array.row_bytes)
-        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK |
-                    fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
         return file
     except OSError as error:
         if file >= 0:

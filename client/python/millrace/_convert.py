@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 from millrace import _pinned
 from millrace._millrace import Tensor
+from millrace._values import shown
 from millrace.errors import InvalidArgumentError
 
 Converter = Callable[[Tensor], Any]
@@ -53,4 +54,4 @@ def choose(tensor_type: str | None) -> tuple[str, Converter]:
     if name == "dlpack":
         return name, lambda tensor: tensor
     raise InvalidArgumentError(
-        f"tensor_type={tensor_type!r}: expected \"torch\", \"numpy\" or \"dlpack\"")
+        f"tensor_type={shown(tensor_type)}: expected \"torch\", \"numpy\" or \"dlpack\"")

@@ -65,20 +65,20 @@ class _Lease:
             except TimeoutError:
                 raise self._hung() from None
 
-    def take(self, uri: str, name: str, file: int | None) -> tuple[str, str]:
-        """(HOST:PORT of the server, name of the data set there). `file`: of arrays."""
+    def take(self, uri: str, name: str, arrays: _arrays.Arrays | None) -> tuple[str, str]:
+        """(HOST:PORT of the server, name of the data set there)."""
         request = "\0".join([_PROTOCOL, "add", uri, name]).encode("utf-8", "surrogateescape")
         if len(request) > _MAX_PACKET_BYTES:
             raise InvalidArgumentError(f"the path of {uri[:100]}... is too long")
         try:
-            if file is None:
+            if arrays is None:
                 self._socket.send(request)
             else:
-                socket.send_fds(self._socket, [request], [file])
+                socket.send_fds(self._socket, [request], [arrays._file])
         except OSError as error:
             raise _ServerEnded from error
         while True:
-            verb, *texts = self._receive()
+            verb, *texts = self._receive(arrays)
             if verb == "error":
                 raise errors.from_status(
                     texts[0], f"cannot read {uri}: {texts[1]}; the log of the data server is "
@@ -86,14 +86,21 @@ class _Lease:
             if verb == "added":
                 return texts[0], texts[1]
 
-    def _receive(self) -> list[str]:
-        """Verb and texts of a packet."""
+    def _receive(self, arrays: _arrays.Arrays | None) -> list[str]:
+        """Verb and texts of a packet. A file that comes with it takes the place of that of the arrays."""
         try:
-            packet = self._socket.recv(_MAX_PACKET_BYTES)
+            packet, files, _, _ = socket.recv_fds(self._socket, _MAX_PACKET_BYTES, 1,
+                                                  socket.MSG_CMSG_CLOEXEC)
         except TimeoutError:
             raise self._hung() from None
         except OSError as error:
             raise _ServerEnded from error
+        for file in files:
+            try:
+                if arrays is not None:
+                    arrays._share(file)
+            finally:
+                os.close(file)
         if not packet:
             raise _ServerEnded
         protocol, *texts = packet.decode("utf-8", "replace").split("\0")
@@ -172,6 +179,7 @@ class Data:
         self.uri = data
         self._dataset = dataset
         self._lease: _Lease | None = None
+        self._end: weakref.finalize[..., Any] | None = None  # of the lease, with its loader
         self._closed = False
 
     @property
@@ -196,7 +204,7 @@ class Data:
         _server_process.reap()
         for _ in range(ATTEMPTS):
             lease = self._lease = _Lease(files)
-            weakref.finalize(loader, lease.release)
+            self._end = weakref.finalize(loader, lease.release)
             try:
                 if self._closed:
                     raise _ServerEnded
@@ -206,16 +214,15 @@ class Data:
                             _server_process.start(files)
                             if not lease.connect():
                                 raise _ServerEnded
-                file = None if self._arrays is None else self._arrays._file
-                address, name = lease.take(self.uri, self._dataset or "", file)
+                address, name = lease.take(self.uri, self._dataset or "", self._arrays)
                 return {"endpoint": address, "dataset": name}
             except _ServerEnded:
-                lease.release()
+                self.release()
                 if self._closed:
                     raise CancelledError("the loader was closed; make a new one") from None
                 # It was about to end, or it has crashed.
             except BaseException as error:
-                lease.release()
+                self.release()
                 if isinstance(error, OSError) and not isinstance(error, Error):
                     raise UnavailableError(f"cannot use the data server of this machine: {error}"
                                            f"{files.last_words()}") from error
@@ -231,6 +238,8 @@ class Data:
 
     def release(self) -> None:
         """The lease is over."""
+        if self._end is not None:
+            self._end.detach()  # a loader that is opened again and again keeps no lease but the last
         if self._lease is not None:
             self._lease.release()
 
@@ -255,4 +264,4 @@ class Data:
         return error
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lease": None}
+        return {**vars(self), "_lease": None, "_end": None}

@@ -92,6 +92,8 @@ def _translate(out: Translation, step: Step) -> None:
         return  # it is never applied
     names: Sequence[str] = getattr(step.transform, "get_transform_init_args_names", tuple)()
     handler = _LIBRARY.handler(step, key, names, _IMPLIED)
+    if out.pixels == "other" and key not in ("NoOp", "ToTensorV2"):
+        raise out.other_type()
     parameters = {name: getattr(step.transform, name) for name in names}
     if "p" in names and step.name not in _TAKE_P and float(parameters["p"]) != 1:
         raise Refused("p", f"{step.name} of the servers cannot be left out at random", "write p=1.0")

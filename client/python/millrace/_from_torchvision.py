@@ -67,6 +67,8 @@ def _translate(out: Translation, step: Step, p: float | None = None) -> None:
     present = [name for name in getattr(step.transform, "__dict__", ())
                if not name.startswith("_") and name != "training"]
     handler = _LIBRARY.handler(step, key, present)
+    if out.pixels == "other" and key not in _TAKE_ANY_TYPE:
+        raise out.other_type()
     handler(out, step, step.transform, p)
 
 
@@ -276,7 +278,9 @@ def _random_grayscale(out: Translation, step: Step, t: Any, p: Any) -> None:
 
 def _rgb(out: Translation, step: Step, t: Any, p: Any) -> None:
     if out.channels != 3:
-        raise Refused("", "the servers make RGB when they decode", "use decode=True and leave it out")
+        raise Refused("", "the servers make RGB only when they decode", "leave it out, and store images of "
+                      "three channels" if out.fields.image not in out.fields.decoders else
+                      "use decode=True and leave it out")
 
 
 def _gaussian_blur(out: Translation, step: Step, t: Any, p: Any) -> None:
@@ -325,8 +329,9 @@ def _of_augment(out: Translation, step: Step, t: Any) -> tuple[Any, Any]:
 def _normalize(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
     if out.pixels == "uint8":
-        raise Refused("", "the images are uint8 here, which torchvision's Normalize refuses",
-                      "put ToDtype(torch.float32, scale=True) in front of it")
+        known = out.fields.stored is not None or out.fields.image in out.fields.decoders
+        raise Refused("", ("the images are uint8 here" if known else "the servers normalise images of uint8") +
+                      ", which torchvision's Normalize refuses", "put ToDtype(torch.float32, scale=True) in front of it")
     if out.pixels == "floats":
         raise Refused("", "the images are floats of 0 .. 255 here, and the servers' normalize divides by "
                       "255", "use ToDtype(torch.float32, scale=True), and mean and std of 0 .. 1")
@@ -365,7 +370,11 @@ def _boxes_stay(dtype: Any) -> None:
 
 
 def _convert(out: Translation, step: Step, dtype: str, scale: bool) -> None:
-    if dtype not in ("float32", "float64", "float16", "bfloat16"):
+    stored = out.fields.stored
+    if stored is not None and out.pixels == "other":
+        _convert_other(out, step, dtype, scale, stored.dtype)
+        return
+    if dtype not in _FLOATS:
         if dtype == "uint8" and out.pixels == "uint8":
             return
         raise Refused("dtype", f"the servers do not convert images to {dtype}",
@@ -382,10 +391,24 @@ def _convert(out: Translation, step: Step, dtype: str, scale: bool) -> None:
         out.pixels = "unit" if scale else "floats"
 
 
+def _convert_other(out: Translation, step: Step, dtype: str, scale: bool, stored: str) -> None:
+    """Of images that are stored in another type than uint8. Between floats, torchvision does not scale."""
+    if dtype == (out.dtype or stored):
+        return
+    if dtype not in _FLOATS or out.dtype is not None:
+        raise Refused("dtype", f"the servers do not convert images of {out.dtype or stored} to {dtype}",
+                      "convert in the loop, or leave it out")
+    if scale and stored not in _FLOATS:
+        raise Refused("scale", f"the images are {stored}, and the servers scale uint8 alone",
+                      "give images of uint8, or scale in the loop")
+    out.dtype = dtype
+    out.conversions.append(step.transform)
+
+
 def _to_tensor(out: Translation, step: Step, t: Any, p: Any) -> None:
     was_tensor = out.is_tensor
     _to_image(out, step, t, p)
-    if not was_tensor:  # it leaves tensors as they are
+    if not was_tensor and out.pixels == "uint8":  # tensors, and arrays of other types, stay as they are
         out.pixels = "unit"
         out.conversions.append(ScaleToFloat())
 
@@ -393,7 +416,7 @@ def _to_tensor(out: Translation, step: Step, t: Any, p: Any) -> None:
 def _to_image(out: Translation, step: Step, t: Any, p: Any) -> None:
     """PIL images and arrays become tensors."""
     _no_p(p)
-    if not out.is_tensor and out.pixels != "uint8":
+    if not out.is_tensor and out.pixels not in ("uint8", "other"):
         raise Refused("", "the conversion to floats in front of it leaves PIL images as they are, and not "
                       "tensors", f"put {step.name} in front of the conversion")
     out.is_tensor = True
@@ -512,6 +535,11 @@ _KNOWN: dict[str, tuple[tuple[str, ...], _Handler]] = {
 _TAKE_P = ("ColorJitter", "GaussianBlur", "Grayscale", "RandAugment", "RandomAffine", "RandomApply",
            "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip", "RandomRotation",
            "RandomVerticalFlip", "TrivialAugmentWide")
+
+# What changes no pixel, or the type alone.
+_TAKE_ANY_TYPE = ("ConvertBoundingBoxFormat", "ConvertImageDtype", "Identity", "PILToTensor",
+                  "SetClampingMode", "ToDtype", "ToImage", "ToPureTensor", "ToTensor")
+_FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 _MIXES = ("it mixes the samples of a batch, and a compose gets single samples; the servers mix places 2i "
           "and 2i + 1 of the global batch, where torchvision mixes neighbours",

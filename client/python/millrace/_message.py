@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from millrace import _values
+from millrace._values import shown
 from millrace.errors import ArgumentError
 
 _MAX_UINT32 = 2**32 - 1
@@ -108,11 +109,11 @@ def word(name: str, value: Any, prefix: str = "") -> Word | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ArgumentError(f"{name}={value!r}: expected the name of a value as a str, for example "
+        raise ArgumentError(f"{name}={shown(value)}: expected the name of a value as a str, for example "
                             "interpolation=\"nearest\" or dtype=\"float32\"")
     written = _values.text(name, value)
     if not (written.isascii() and written.replace("_", "").isalnum() and not written[0].isdigit()):
-        raise ArgumentError(f"{name}={value!r}: expected the name of a value, for example "
+        raise ArgumentError(f"{name}={shown(value)}: expected the name of a value, for example "
                             "interpolation=\"nearest\" or dtype=\"float32\"")
     return Word(prefix + written.upper())
 
@@ -123,7 +124,7 @@ def sequence(name: str, value: Any, expected: str) -> tuple[Any, ...]:
         value = value.tolist()
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable) or \
             isinstance(value, (set, frozenset)):
-        raise ArgumentError(f"{name}={value!r}: expected {expected}")
+        raise ArgumentError(f"{name}={shown(value)}: expected {expected}")
     return tuple(value)
 
 
@@ -165,7 +166,7 @@ def names(name: str, value: Any) -> list[str] | None:
         return None
     items = (value,) if isinstance(value, str) else sequence(name, value, "a name, or a list of names")
     if not items:  # an empty list in the spec is the default
-        raise ArgumentError(f"{name}={value!r}: expected at least one name; leave {name}= out for the "
+        raise ArgumentError(f"{name}={shown(value)}: expected at least one name; leave {name}= out for the "
                             "default")
     return [_values.text(f"{name}[{i}]", item) for i, item in enumerate(items)]
 
@@ -176,7 +177,7 @@ def pair(name: str, value: Any) -> tuple[float, float] | None:
         return None
     items = sequence(name, value, "a pair of numbers")
     if len(items) != 2:
-        raise ArgumentError(f"{name}={value!r}: expected a pair of numbers")
+        raise ArgumentError(f"{name}={shown(value)}: expected a pair of numbers")
     return _number(f"{name}[0]", items[0]), _number(f"{name}[1]", items[1])
 
 
@@ -197,12 +198,12 @@ def messages(name: str, value: Any, kind: type[M]) -> list[M]:
         sequence(name, value, f"millrace {kind.__name__}, or a list of them")
     for i, item in enumerate(items):
         if not isinstance(item, kind):
-            raise ArgumentError(f"{name}[{i}]={item!r}: expected a millrace {kind.__name__}")
+            raise ArgumentError(f"{name}[{i}]={shown(item)}: expected a millrace {kind.__name__}")
     return list(items)
 
 
 def optional(name: str, value: Any, kind: type[M]) -> M | None:
     """One message, or None."""
     if value is not None and not isinstance(value, kind):
-        raise ArgumentError(f"{name}={value!r}: expected a millrace {kind.__name__}")
+        raise ArgumentError(f"{name}={shown(value)}: expected a millrace {kind.__name__}")
     return value

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from millrace import _values
+from millrace import _on_arrays, _values
+from millrace._values import shown
 from millrace.errors import ArgumentError, InvalidArgumentError
-from millrace.pipeline import Pipeline
+from millrace.pipeline import Origin, Pipeline
 
 if TYPE_CHECKING:
+    from millrace._arrays import Arrays
     from millrace._local import Local
 
 Given = str | os.PathLike[str] | Pipeline | None
@@ -50,28 +52,41 @@ class Resolved(NamedTuple):
         return self.local
 
 
-def resolve(pipeline: Given | Resolved | Callable[..., Any], decode: bool) -> Resolved:
-    """What a loader makes of its argument. A Compose decodes images or, without `decode`, takes pixels.
+def resolve(pipeline: Given | Resolved | Callable[..., Any], arrays: Arrays | None) -> Resolved:
+    """What a loader makes of its argument. A Compose decodes images or, for `arrays`, takes their pixels.
 
     Raises:
       TranslationError: the servers cannot run the compose.
-      InvalidArgumentError: no pipeline, or a file that cannot be read.
+      InvalidArgumentError: no pipeline, a file that cannot be read, or one that the arrays do not fit.
     """
     if isinstance(pipeline, Resolved):
         return pipeline
-    given = _translated(pipeline, decode)
+    given = _translated(pipeline, arrays)
+    if arrays is not None:
+        _on_arrays.check(arrays, given)
     local = given._local if isinstance(given, Pipeline) else None
     return Resolved(given, settings_of(given), local)
 
 
-def _translated(pipeline: Given | Callable[..., Any], decode: bool) -> Given:
-    """A Compose of torchvision or Albumentations as a Pipeline; everything else as it is."""
+def _translated(pipeline: Given | Callable[..., Any], arrays: Arrays | None) -> Given:
+    """A Compose of torchvision or Albumentations as a Pipeline, and a translated Pipeline for these arrays;
+    everything else as it is."""
     module = type(pipeline).__module__
-    if module.startswith("torchvision.transforms."):
-        return Pipeline.from_torchvision(pipeline, decode=decode)
-    if module.startswith("albumentations."):
-        return Pipeline.from_albumentations(pipeline, decode=decode)
-    return pipeline  # type: ignore[return-value]  # settings_of() refuses what it cannot be
+    if isinstance(pipeline, Pipeline):
+        kind, origin = type(pipeline), pipeline._origin
+    elif module.startswith("torchvision.transforms."):
+        kind = Pipeline
+        origin = Origin("torchvision", pipeline, "image", None, None, arrays is None, None, {})
+    elif module.startswith("albumentations."):
+        kind = Pipeline
+        origin = Origin("albumentations", pipeline, "image", None, None, arrays is None, None, {})
+    else:
+        return pipeline  # type: ignore[return-value]  # settings_of() refuses what it cannot be
+    if origin is None:
+        return pipeline  # type: ignore[return-value]  # of transforms of the servers
+    if arrays is not None and origin.decode is False:
+        return origin.translate(kind, _on_arrays.stored(arrays, origin))
+    return pipeline if isinstance(pipeline, Pipeline) else origin.translate(kind)
 
 
 def settings_of(pipeline: Given) -> dict[str, str]:
@@ -85,7 +100,7 @@ def settings_of(pipeline: Given) -> dict[str, str]:
         return {"pipeline": pipeline.text, "pipeline_name": "millrace.Pipeline"}
     text = os.fspath(pipeline) if isinstance(pipeline, os.PathLike) else pipeline
     if not isinstance(text, str):
-        raise ArgumentError(f"pipeline={pipeline!r}: expected a name, a file, a text, a "
+        raise ArgumentError(f"pipeline={shown(pipeline)}: expected a name, a file, a text, a "
                             "millrace.Pipeline or a Compose")
     _values.text("pipeline", text)
     if not text.strip():
@@ -111,7 +126,7 @@ def may_name_batch_size(settings: dict[str, str]) -> bool:
     return re.search(r"\bbatch_size\b", settings.get("pipeline", "")) is not None
 
 
-def advice_on_file(settings: dict[str, str]) -> str:
+def advice_on_file(settings: Mapping[str, str]) -> str:
     """For the error of a preset that does not exist: a file of that name may be meant."""
     preset = settings.get("preset", "")
     if not preset or not os.path.isfile(preset):

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+from millrace._values import shown
 from millrace.errors import ArgumentError, InvalidArgumentError
 
 
@@ -61,7 +62,7 @@ def of_mesh(mesh: Any) -> tuple[int, int]:
     """
     if not all(hasattr(mesh, name) for name in ("ndim", "mesh_dim_names", "get_coordinate", "size")):
         raise ArgumentError(
-            f"device_mesh={mesh!r}: expected the dimension of a torch DeviceMesh over which the data "
+            f"device_mesh={shown(mesh)}: expected the dimension of a torch DeviceMesh over which the data "
             "is split, device_mesh=mesh[\"dp\"]")
     if mesh.ndim != 1:
         raise ArgumentError(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Iterable
+import os
+from typing import Any, Mapping
 
+from millrace._arrays import Arrays
+from millrace._values import shown
 from millrace.errors import ArgumentError
+from millrace.pipeline import Pipeline
 
 # Of torch.utils.data.DataLoader: (values that ask for nothing, what to do instead).
 _OF_TORCH: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -30,26 +34,65 @@ _OF_TORCH: dict[str, tuple[tuple[Any, ...], str]] = {
     "in_order": ((True,), "batches come in the order of the plan, always"),
     "device": ((None, "cpu"), "batches arrive in host memory, which is page-locked in programs that use "
                "CUDA; move them in the loop with .to(\"cuda\", non_blocking=True)"),
-    "transform": ((None,), "the servers transform; give a Compose of torchvision v2, or a "
-                  "millrace.Pipeline, as pipeline="),
 }
+
+# Of torchvision's data sets.
+_OF_DATA_SETS = {
+    "transform": "the servers transform; give a Compose of torchvision v2, or a millrace.Pipeline, as "
+                 "pipeline=",
+    "target_transform": "labels come as they are stored; change those of arrays before the loader is made, "
+                        "and others in the loop, labels = table[labels] with a tensor that has the new "
+                        "label of each class; names of classes are those of the data set, of arrays "
+                        "millrace.Arrays(..., classes={\"label\": names})",
+}
+
+# Of a translation, and of any Pipeline.
+_OF_TRANSLATIONS = ("boxes", "decode", "local", "masks")
+_OF_PIPELINES = ("bad_samples", "concatenate", "epoch_samples", "field_roles", "sources", "spec_version")
 
 # Names of other interfaces of Millrace, and the argument here.
 _OTHER_NAMES = {"preset": "pipeline", "transforms": "pipeline", "endpoints": "endpoint",
-                "outputs": "fields", "world": "world_size"}
+                "last_batch": "drop_last", "outputs": "fields", "world": "world_size"}
 
 
-def check(arguments: dict[str, Any], known: Iterable[str]) -> None:
-    """Raises ArgumentError for the first of the arguments that asks for something."""
+def check(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raises ArgumentError for the first of the arguments that asks for something. `known`: the arguments
+    that the loader has, as they were given."""
     for name, value in arguments.items():
         if name in _OF_TORCH:
             harmless, advice = _OF_TORCH[name]
             if any(value is h or (type(value) is type(h) and value == h) for h in harmless):
                 continue
-            raise ArgumentError(f"argument {name}={value!r} of torch's DataLoader cannot be "
+            raise ArgumentError(f"argument {name}={shown(value)} of torch's DataLoader cannot be "
                                 f"honoured: {advice}")
+        if value is None and name in (*_OF_DATA_SETS, *_OF_TRANSLATIONS, *_OF_PIPELINES):
+            continue
+        if name in _OF_DATA_SETS:
+            raise ArgumentError(f"argument {name}={shown(value)} of torchvision's data sets cannot be "
+                                f"honoured: {_OF_DATA_SETS[name]}")
+        if name in (*_OF_TRANSLATIONS, *_OF_PIPELINES):
+            raise ArgumentError(f"argument {name}={shown(value)} belongs to the pipeline: "
+                                f"{_for_pipeline(name, value, known)}")
         near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else \
             difflib.get_close_matches(name, list(known), 1)
         raise ArgumentError(f"Loader has no argument {name}=" +
                             (f"; did you mean {near[0]}=?" if near else
                              "; help(millrace.Loader) lists the arguments"))
+
+
+def _for_pipeline(name: str, value: Any, known: Mapping[str, Any]) -> str:
+    """How to give the pipeline of a loader one argument more."""
+    pipeline = known.get("pipeline")
+    plain = isinstance(value, (bool, str)) or \
+        isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    argument = f"{name}={value!r}" if plain else f"{name}=..."
+    if name in _OF_PIPELINES and isinstance(pipeline, (str, os.PathLike)):
+        if not str(pipeline).isidentifier():
+            return "write it into the text of the pipeline (docs/transforms.md)"
+        return f"give pipeline=millrace.Pipeline(preset={pipeline!r}, {argument})"
+    if name in _OF_PIPELINES and isinstance(pipeline, Pipeline) and pipeline._origin is None:
+        return f"give pipeline=millrace.Pipeline([...], {argument})"
+    library = "albumentations" if type(pipeline).__module__.startswith("albumentations.") else "torchvision"
+    of_arrays = isinstance(known.get("endpoint"), (Mapping, Arrays)) and name != "decode"
+    return f"give pipeline=millrace.Pipeline.from_{library}(compose, " \
+        f"{'decode=False, ' if of_arrays else ''}{argument})"

@@ -3,81 +3,19 @@ checks them. Pure: no server is asked."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Set
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping
 
-from millrace import _arrays, _values
+from millrace import _arrays, _endpoint, _values
+from millrace._values import shown
 from millrace.errors import ArgumentError, InvalidArgumentError
-
-if TYPE_CHECKING:
-    from millrace import _embedded
 
 # Tensors of every batch that are no field of the dataset.
 EXTRA_TENSORS = ("source_index", "sample_index", "valid")
 
-# Data of this machine in the place of an endpoint.
-_LOCAL_SCHEMES = ("imagefolder:", "lmdb:", "parquet:")
 # For checks of the other options of a loader whose server, and the name of its data there, are not
 # known yet.
 _SOME_SERVER = "127.0.0.1:1"
 _SOME_DATASET = "data"
-
-
-def _texts_of(argument: str, values: Any, expected: str) -> tuple[str, ...]:
-    # Sets have an order that changes from process to process; a dict's values would be lost.
-    if isinstance(values, (Set, Mapping, bytes, bytearray)) or not isinstance(values, Iterable):
-        raise ArgumentError(f"{argument}={values!r}: expected {expected}")
-    return tuple(_values.text(f"{argument}[{i}]", value) for i, value in enumerate(values))
-
-
-def data_of(endpoint: str | _arrays.Arrays, dataset: str | None) -> _embedded.Data | None:
-    """The data of endpoint_of(), with arrays copied; None: of servers that run."""
-    if not is_local(endpoint):
-        return None
-    from millrace import _embedded  # late: a program without such data does not pay for the import
-    return _embedded.Data(endpoint, dataset)
-
-
-def is_local(endpoint: str | _arrays.Arrays) -> bool:
-    """Whether endpoint_of() has returned data of this machine."""
-    return not isinstance(endpoint, str) or endpoint.startswith(_LOCAL_SCHEMES)
-
-
-def _local_data_of(text: str) -> str:
-    """The same data for a process with another working directory."""
-    scheme, _, path = text.partition(":")
-    if not path.strip():
-        raise InvalidArgumentError(f"endpoint={text!r}: write a path, {scheme}:/data/train")
-    if "://" not in path:
-        path = os.path.abspath(os.path.expanduser(path))
-    return f"{scheme}:{path}"
-
-
-def endpoint_of(endpoint: str | Iterable[str] | Mapping[str, Any] | _arrays.Arrays
-                ) -> str | _arrays.Arrays:
-    """HOST:PORT of all servers, separated by commas; or data of this machine, "lmdb:/data/train" or
-    arrays."""
-    if isinstance(endpoint, _arrays.Arrays):
-        return endpoint
-    if isinstance(endpoint, Mapping):
-        return _arrays.later(endpoint)
-    if _arrays.looks_like_arrays(endpoint):
-        raise ArgumentError("endpoint= is an array, or a list of arrays, without names: give a dict, "
-                            "{\"image\": images, \"label\": labels}")
-    text = _values.text("endpoint", endpoint) if isinstance(endpoint, str) else ",".join(
-        _texts_of("endpoint", endpoint, "\"HOST:PORT\" of a data server, or a list of them"))
-    if is_local(text):
-        if not isinstance(endpoint, str):
-            raise InvalidArgumentError(
-                f"endpoint={endpoint!r}: of data of this machine, name one data set as a text; several "
-                "are read by several loaders")
-        return _local_data_of(text)
-    if text.startswith("memory:"):
-        raise InvalidArgumentError(
-            f"endpoint={text!r}: arrays have no name; give the arrays themselves in a dict, "
-            "{\"image\": images, \"label\": labels}")
-    return text
 
 
 def fields_of(fields: str | Iterable[str] | None) -> tuple[str, ...] | None:
@@ -86,11 +24,11 @@ def fields_of(fields: str | Iterable[str] | None) -> tuple[str, ...] | None:
         return None
     expected = "names of fields in their order, as a list or a tuple"
     result = (_values.text("fields", fields),) if isinstance(fields, str) else \
-        _texts_of("fields", fields, expected)
+        _values.texts("fields", fields, expected)
     if not result or not all(result):
-        raise InvalidArgumentError(f"fields={fields!r}: expected {expected}")
+        raise InvalidArgumentError(f"fields={shown(fields)}: expected {expected}")
     if len(set(result)) != len(result):
-        raise InvalidArgumentError(f"fields={fields!r}: a name is there twice")
+        raise InvalidArgumentError(f"fields={shown(fields)}: a name is there twice")
     return result
 
 
@@ -100,7 +38,7 @@ def renamed_of(names: Mapping[str, str] | None) -> dict[str, str]:
         return {}
     if not isinstance(names, Mapping):
         raise ArgumentError(
-            f"names={names!r}: expected a dict from fields to names, {{\"image\": \"pixel_values\"}}")
+            f"names={shown(names)}: expected a dict from fields to names, {{\"image\": \"pixel_values\"}}")
     return {_values.text("a field of names", field): _values.text(f"names[{field!r}]", name)
             for field, name in names.items()}
 
@@ -129,7 +67,7 @@ def make(*, endpoint: str | _arrays.Arrays, dataset: str | None, pipeline: Mappi
     last_batch_of(). `others`: options of the C interface by their own names; None: left to its
     default."""
     settings = {"epochs": "0"}
-    if isinstance(endpoint, str) and not is_local(endpoint):
+    if isinstance(endpoint, str) and not _endpoint.is_local(endpoint):
         settings["endpoint"] = endpoint
     else:
         settings.update(endpoint=_SOME_SERVER, dataset=_SOME_DATASET, same_host="auto")

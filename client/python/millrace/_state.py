@@ -6,6 +6,7 @@ from typing import Any, Mapping, NamedTuple
 
 from millrace import _values
 from millrace._position import Position
+from millrace._values import shown
 from millrace.errors import ArgumentError, FailedPreconditionError, InvalidArgumentError
 
 _VERSION = 1
@@ -26,13 +27,14 @@ class Expected(NamedTuple):
 
     def check(self, facts: Mapping[str, Any]) -> None:
         """Raises FailedPreconditionError when the plan of a loader is another one."""
-        for name, value in self._asdict().items():
+        for name, why in (("fingerprint", "the data have another content, or the samples another order"),
+                          ("plan_hash", "the pipeline or the seed differ"),
+                          ("steps_per_epoch", "the pipeline or the seed differ")):
+            value = getattr(self, name)
             if value not in ("", facts[name]):
                 raise FailedPreconditionError(
-                    f"the state has {name} {value}, and this loader {facts[name]}: " +
-                    ("the data have changed" if name == "fingerprint" else
-                     "the pipeline, the seed or the data differ") +
-                    "; make the loader as it was when the state was saved")
+                    f"the state has {name} {value}, and this loader {facts[name]}: {why}; make "
+                    "the loader as it was when the state was saved")
 
 
 def save(here: Position, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def load(state: Any) -> tuple[Position, int, Expected] | None:
         return None
     if state.get("version") != _VERSION:
         raise InvalidArgumentError(
-            f"the state has version {state.get('version')!r}, and this release reads version "
+            f"the state has version {shown(state.get('version'))}, and this release reads version "
             f"{_VERSION}: {_ADVICE}")
 
     def number(name: str, maximum: int = 2**64 - 1) -> int:

@@ -4,12 +4,21 @@ them. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from millrace import _message, _values
 from millrace import transforms as T
+from millrace._values import shown
 from millrace.errors import ArgumentError
 
 Decode = bool | T.DecodeImage | Sequence[T.DecodeImage]
+
+
+class Stored(NamedTuple):
+    """Images that are pixels already, as a loader of arrays knows them."""
+
+    dtype: str
+    channels: int
 
 
 class TranslatedFields:
@@ -17,6 +26,7 @@ class TranslatedFields:
 
     Attributes:
       image: the field of the images.
+      stored: what the images are, where they are not decoded; None: not known.
       masks: the fields of their masks.
       boxes: the fields of their boxes.
       decoders: {field: how it is decoded}, in the order of the fields.
@@ -25,7 +35,9 @@ class TranslatedFields:
     """
 
     def __init__(self, image: str, masks: str | Sequence[str] | None,
-                 boxes: str | Sequence[str] | None, decode: Decode) -> None:
+                 boxes: str | Sequence[str] | None, decode: Decode,
+                 stored: Stored | None = None) -> None:
+        self.stored = stored
         self.image = _values.text("field", image)
         self.masks = tuple(_message.names("masks", masks) or ())
         self.boxes = tuple(_message.names("boxes", boxes) or ())
@@ -52,15 +64,15 @@ class TranslatedFields:
             return found
         if isinstance(decode, (list, tuple)) and all(isinstance(one, T.DecodeImage) for one in decode):
             return _by_field(decode, encoded)
-        raise ArgumentError(f"decode={decode!r}: expected True, False, a millrace.transforms.DecodeImage "
-                            "or a list of them")
+        raise ArgumentError(f"decode={shown(decode)}: expected True, False, a "
+                            "millrace.transforms.DecodeImage or a list of them")
 
     @property
     def channels(self) -> int | None:
         """Of the images; None: the dataset says it."""
         decoder = self.decoders.get(self.image)
         if decoder is None:
-            return None
+            return None if self.stored is None else self.stored.channels
         return 3 if decoder.values.get("color", "RGB") == "RGB" else 1
 
     def decode_gray(self) -> None:

@@ -10,6 +10,7 @@ from millrace import transforms as T
 from millrace._compose import Library, Refused, Step
 from millrace._local import Layout, Local, View
 from millrace._translated_fields import TranslatedFields
+from millrace._values import shown
 from millrace.errors import ArgumentError, InvalidArgumentError, TranslationError
 from millrace.pipeline import FieldRole
 
@@ -31,6 +32,7 @@ class Translation:
       unit    floats of 0 .. 1
       floats  floats of 0 .. 255
       normal  floats after Normalize
+      other   another type that is stored, which the servers do not transform
     The servers work on uint8 up to normalize, whatever the other library does there.
     """
 
@@ -38,14 +40,16 @@ class Translation:
                  local: str | None) -> None:
         if local not in (None, *library.local):
             alone = "" if "batch" in library.local else f"{library.compose} works on single images: "
-            raise ArgumentError(f"local={local!r}: {alone}expected None"
+            raise ArgumentError(f"local={shown(local)}: {alone}expected None"
                                 + "".join(f" or \"{name}\"" for name in library.local))
         if not library.owns(compose):
-            raise ArgumentError(f"compose={compose!r}: expected a Compose of {library.compose}")
+            raise ArgumentError(f"compose={shown(compose)}: expected a Compose of {library.compose}")
         self.library = library
         self.local = local
         self.fields = fields
-        self.pixels: Literal["uint8", "unit", "floats", "normal"] = "uint8"
+        stored = "uint8" if fields.stored is None else fields.stored.dtype
+        self.pixels: Literal["uint8", "unit", "floats", "normal", "other"] = \
+            "uint8" if stored == "uint8" else "other"
         self.is_tensor = False  # and no longer what the dataset gives, which may be a PIL image
         self.dtype: str | None = None  # of the floats, where it is not float32
         self.statistics: tuple[list[float], list[float]] | None = None  # of Normalize
@@ -105,13 +109,22 @@ class Translation:
         """Images of one channel: taken at decoding."""
         if self.channels == 1:
             return
-        if self.channels is None or self._pixels_changed:
+        if self.fields.image not in self.fields.decoders:
             raise Refused(parameter, "the servers make images of one channel only when they decode",
-                          "put it in front of the transforms that change colours, with decode=True; or "
-                          "use 3 channels")
+                          "store images of one channel, or use 3 channels")
+        if self._pixels_changed:
+            raise Refused(parameter, "the servers make images of one channel when they decode",
+                          "put it in front of the transforms that change colours, or use 3 channels")
         self.fields.decode_gray()
         self.note(step, "luma is taken when the image is decoded (decode_image { color: GRAY }), in "
                         "front of the transforms before it; levels may differ by 1")
+
+    def other_type(self) -> Refused:
+        """Of a transform that the servers have for uint8 alone."""
+        stored = self.fields.stored
+        return Refused("", f"the images are {stored and stored.dtype}, and the servers transform uint8 of "
+                       "0 .. 255", "give images of uint8, for floats of 0 .. 1 (images * 255).round() as "
+                       "uint8")
 
     def images_alone(self, step: Step) -> None:
         """The transform moves pixels where neither masks nor boxes can follow."""
@@ -126,8 +139,8 @@ class Translation:
         if isinstance(value, (list, tuple)) and len(value) == 1:
             value = value[0]
         if not isinstance(value, (int, float)) or value != int(value) or not 0 <= value <= 255:
-            raise Refused(parameter, f"it is {value!r} for masks, whose pixels outside the image have one "
-                          "class of 0 .. 255", self._advice_on_fill())
+            raise Refused(parameter, f"it is {shown(value)} for masks, whose pixels outside the image have "
+                          "one class of 0 .. 255", self._advice_on_fill())
         if self._outside is None:
             self._outside = int(value), step
         elif self._outside[0] != value:
@@ -257,24 +270,23 @@ class Translation:
         """
         if self._refused:
             raise TranslationError(
-                _report(self.library.name, self._refused,
+                _report(self.library.name, self._refused, self.fields.stored is not None,
                         self.local is None and not self.refused_compose),
                 {"refused": self._refused})
         colored = self.fields.colored
-        if steps and self.pixels in ("unit", "floats"):
+        converted_here = bool(steps) and self.pixels in ("unit", "floats", "other")
+        scale: bool | None = None
+        if converted_here:
             steps = [*self.conversions, *steps]
-        elif self.pixels == "unit":
-            if self.channels is None:
-                raise ArgumentError(
-                    "the compose scales pixels to 0 .. 1 without Normalize, and with decode=False the "
-                    "number of channels is not known: add Normalize(mean=[0.0], std=[1.0]) with one "
-                    "value a channel, which changes no value")
-            # (x / 255 - 0) / 1.
+        elif self.pixels == "unit" and self.channels is not None:
+            # (x / 255 - 0) / 1, because normalised images arrive as [rows, C, H, W].
             self._after.append(T.Normalize([0.0] * self.channels, [1.0] * self.channels, fields=colored))
+        elif self.pixels == "unit":
+            self.dtype, scale = self.dtype or "float32", True
         elif self.pixels == "floats":
             self.dtype = self.dtype or "float32"
-        if self.dtype is not None and not (steps and self.pixels in ("unit", "floats")):
-            self._after.append(T.ToDtype(self.dtype, fields=colored))  # type: ignore[arg-type]
+        if self.dtype is not None and not converted_here:
+            self._after.append(T.ToDtype(self.dtype, scale, fields=colored))  # type: ignore[arg-type]
         if self._mask_dtype is not None:
             self._after.append(T.ToDtype(self._mask_dtype,  # type: ignore[arg-type]
                                          fields=self.fields.masks))
@@ -310,12 +322,14 @@ class Translation:
                 *(FieldRole(name, "boxes_xyxy", of=of) for name in self.fields.boxes)]
 
 
-def _report(library: str, refused: Sequence[dict[str, str]], may_be_local: bool) -> str:
+def _report(library: str, refused: Sequence[dict[str, str]], of_arrays: bool, may_be_local: bool) -> str:
     lines = [f"the servers cannot run this pipeline of {library}:"]
     for item in refused:
         what = item["transform"] + (f"({item['parameter']}=)" if item["parameter"] else "")
         lines.append(f"  position {item['position']}, {what}: {item['reason']}; {item['advice']}")
     if may_be_local:
-        lines.append("local=\"sample\" runs the transforms from the first of these on in the loader, "
-                     "on the client's processor")
+        how = f"millrace.Pipeline.from_{library}(compose, decode=False, local=\"sample\")" if of_arrays else \
+            "local=\"sample\""
+        lines.append(f"{how} runs the transforms from the first of these on in the loader, on the client's "
+                     "processor")
     return "\n".join(lines)

@@ -4,6 +4,8 @@ InvalidArgumentError for a value out of range, and names the argument."""
 from __future__ import annotations
 
 import numbers
+import reprlib
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from millrace.errors import ArgumentError, InvalidArgumentError
@@ -13,18 +15,40 @@ _MAX_UINT64 = 2**64 - 1
 MAX_EPOCH = _MAX_UINT64 - 1
 
 
+class _Short(reprlib.Repr):
+    """Of arrays their type and shape, of everything else the beginning and the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxdict, self.maxlist, self.maxtuple = 3, 4, 4, 4
+        self.maxstring, self.maxlong, self.maxother = 200, 80, 120
+
+    def repr1(self, x: Any, level: int) -> str:
+        if not isinstance(x, type) and hasattr(x, "dtype") and getattr(x, "shape", None):
+            return f"<{type(x).__name__} {x.dtype} {list(x.shape)}>"
+        return super().repr1(x, level)
+
+
+_short = _Short()
+
+
+def shown(value: Any) -> str:
+    """A value that a program gave, for an error: on one line, and short however large the value is."""
+    return " ".join(_short.repr(value).split())
+
+
 def whole_number(name: str, value: Any, minimum: int, maximum: int = _MAX_UINT64) -> int:
     """The value as int, from `minimum` to `maximum`. Integers of NumPy are accepted, bool is not."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ArgumentError(f"{name}={value!r}: expected a whole number from {minimum} to {maximum}")
+        raise ArgumentError(f"{name}={shown(value)}: expected a whole number from {minimum} to {maximum}")
     try:
         number = int(value.__index__())
     except TypeError:  # an array of several numbers
         raise ArgumentError(
-            f"{name}={value!r}: expected a whole number from {minimum} to {maximum}") from None
+            f"{name}={shown(value)}: expected a whole number from {minimum} to {maximum}") from None
     if not minimum <= number <= maximum:
         raise InvalidArgumentError(
-            f"{name}={value!r}: expected a whole number from {minimum} to {maximum}")
+            f"{name}={shown(value)}: expected a whole number from {minimum} to {maximum}")
     return number
 
 
@@ -42,14 +66,14 @@ def epoch(value: Any) -> int:
 def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that Python would convert to one of them: "False" is true."""
     if not isinstance(value, bool):
-        raise ArgumentError(f"{name}={value!r}: expected True or False")
+        raise ArgumentError(f"{name}={shown(value)}: expected True or False")
     return value
 
 
 def optional_flag(name: str, value: Any) -> bool | None:
     """As flag(); None stays None."""
     if value is not None and not isinstance(value, bool):
-        raise ArgumentError(f"{name}={value!r}: expected True, False or None")
+        raise ArgumentError(f"{name}={shown(value)}: expected True, False or None")
     return value
 
 
@@ -58,24 +82,32 @@ def optional_number(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ArgumentError(f"{name}={value!r}: expected a number")
+        raise ArgumentError(f"{name}={shown(value)}: expected a number")
     return float(value)
 
 
 def text(name: str, value: Any) -> str:
     """A str that the C interface can take: without a NUL, and UTF-8."""
     if not isinstance(value, str):
-        raise ArgumentError(f"{name}={value!r}: expected a str")
+        raise ArgumentError(f"{name}={shown(value)}: expected a str")
     if "\0" in value:
-        raise InvalidArgumentError(f"{name}={value!r}: the text contains a NUL character")
+        raise InvalidArgumentError(f"{name}={shown(value)}: the text contains a NUL character")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
         raise InvalidArgumentError(
-            f"{name}={value!r}: the text contains a lone surrogate and cannot be UTF-8") from None
+            f"{name}={shown(value)}: the text contains a lone surrogate and cannot be UTF-8") from None
     return value
 
 
 def optional_text(name: str, value: Any) -> str | None:
     """As text(); None stays None."""
     return None if value is None else text(name, value)
+
+
+def texts(name: str, values: Any, expected: str) -> tuple[str, ...]:
+    """The items of anything that has an order, each as text(). `expected`: what errors ask for."""
+    # Sets have an order that changes from process to process; a dict's values would be lost.
+    if isinstance(values, (Set, Mapping, bytes, bytearray)) or not isinstance(values, Iterable):
+        raise ArgumentError(f"{name}={shown(values)}: expected {expected}")
+    return tuple(text(f"{name}[{i}]", value) for i, value in enumerate(values))

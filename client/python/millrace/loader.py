@@ -19,10 +19,11 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import (_convert, _millrace, _pinned, _pipeline, _preview, _ranks, _refused, _settings,
-                      _state, _values)
+from millrace import (_convert, _endpoint, _millrace, _on_arrays, _open_errors, _pinned, _pipeline,
+                      _preview, _ranks, _refused, _settings, _state, _values)
 from millrace._arrays import Arrays
 from millrace._position import Position, Progress
+from millrace._values import shown
 from millrace.errors import (CancelledError, Error, FailedPreconditionError, InternalError,
                              InvalidArgumentError, NotFoundError)
 from millrace.pipeline import Pipeline
@@ -185,7 +186,9 @@ class Loader:
         for name in ("self", "__class__", "refused"):
             arguments.pop(name, None)
         _refused.check(refused, arguments)
-        arguments["endpoint"] = _settings.endpoint_of(endpoint)
+        arguments["endpoint"] = _endpoint.endpoint_of(endpoint)
+        if dataset is not None:
+            _endpoint.refuse_other_data("dataset", dataset)
         for name in ("batch_size", "global_batch_size", "world_size", "window_bytes"):
             arguments[name] = _values.optional_whole_number(name, arguments[name], 1)
         for name in ("rank", "seed", "window"):
@@ -203,21 +206,19 @@ class Loader:
                 "batch_size= (samples of a rank) and global_batch_size= (samples of all ranks) "
                 "exclude each other: give one of them")
         if output not in ("tuple", "dict"):
-            raise InvalidArgumentError(f"output={output!r}: expected \"tuple\" or \"dict\"")
+            raise InvalidArgumentError(f"output={shown(output)}: expected \"tuple\" or \"dict\"")
         if names and output != "dict":
             raise InvalidArgumentError("names= renames the keys of a dict: add output=\"dict\"")
         if tensor_type not in (None, "torch", "numpy", "dlpack"):
             raise InvalidArgumentError(
-                f"tensor_type={tensor_type!r}: expected \"torch\", \"numpy\" or \"dlpack\"")
+                f"tensor_type={shown(tensor_type)}: expected \"torch\", \"numpy\" or \"dlpack\"")
         arguments["fields"] = _settings.fields_of(fields)
         arguments["names"] = _settings.renamed_of(names)
         self._arguments = arguments
         self._as_dict = output == "dict"
         self._transform = apply_device_transform
         self._pipeline = arguments["pipeline"] = _pipeline.resolve(
-            pipeline, decode=not isinstance(arguments["endpoint"], Arrays))
-        if isinstance(arguments["endpoint"], Arrays) and callable(pipeline):
-            arguments["endpoint"]._check_images()
+            pipeline, arguments["endpoint"] if isinstance(arguments["endpoint"], Arrays) else None)
         self._local = self._pipeline.local_for(tensor_type, apply_device_transform)
         self._pinning = _pinned.Pinning(pin_memory, tensor_type, self._local)
         ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened
@@ -236,7 +237,7 @@ class Loader:
             settings["batch_size"] = str(int(arguments["batch_size"]) * (ranks or (0, 1))[1])
         _millrace.check_options(settings)
 
-        self._data = _settings.data_of(arguments["endpoint"], dataset)  # None: of the endpoint's servers
+        self._data = _endpoint.data_of(arguments["endpoint"], dataset)  # None: of the endpoint's servers
         self._progress = Progress()
         self._expected: _state.Expected | None = None  # by the state that was loaded last
         # Held while the loader is opened. Reentrant, for a handler of a signal that comes meanwhile.
@@ -373,15 +374,14 @@ class Loader:
             if self._data is not None:
                 self._data.watch(native)
             plan = self._read_plan(json.loads(native.wait_open()), tensor_type)
+            if isinstance(self._arguments["endpoint"], Arrays):
+                _on_arrays.check_spec(self._arguments["endpoint"], plan.facts["pipeline"])
             if self._expected is not None:
                 self._expected.check(plan.facts)
         except BaseException as error:  # Ctrl-C as well: a later call starts again
             failure = error if self._data is None else self._data.explain(error, "opened")
             self._give_up()
-            advice = _pipeline.advice_on_file(self._pipeline.settings)
-            if isinstance(error, NotFoundError) and advice:
-                failure = NotFoundError(error.message + advice, error.detail)
-            raise failure from None
+            raise _open_errors.explained(failure, self._arguments, self._pipeline.settings) from None
         self._ranks, self._convert = ranks, convert
         self._native_next, self._restart, self._plan = start, False, plan
         return native, plan
@@ -422,7 +422,7 @@ class Loader:
                                     ", ".join(names))
         keys = tuple(renamed.get(name, name) for name in names)
         if len(set(keys)) != len(keys):
-            raise InvalidArgumentError(f"names={renamed!r}: two tensors have the same name")
+            raise InvalidArgumentError(f"names={shown(renamed)}: two tensors have the same name")
         return _Plan(facts, tuple(names), keys)
 
     def open(self) -> Loader:

@@ -15,17 +15,17 @@ left to the servers. They also check the values, when a loader is opened; a wron
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from millrace import _message, _values
 from millrace._message import Message, big_count, flag, number, word
-from millrace._translated_fields import Decode, TranslatedFields
+from millrace._translated_fields import Decode, Stored, TranslatedFields
+from millrace._values import shown
 from millrace.errors import ArgumentError
 from millrace.transforms import DType, OperatorRef, Transform
 
 if TYPE_CHECKING:
     from millrace._local import Local
-    from millrace._translation import Translated
 
 
 class Subset(Message):
@@ -157,6 +157,46 @@ class Output(Message):
                           "dtype": word("dtype", dtype, "DTYPE_"), "layout": word("layout", layout)})
 
 
+class Origin(NamedTuple):
+    """The arguments of a translation, to make it again when more is known of the images."""
+
+    library: Literal["torchvision", "albumentations"]
+    compose: Any
+    field: str
+    masks: str | Sequence[str] | None
+    boxes: str | Sequence[str] | None
+    decode: Decode
+    local: Literal["sample", "batch"] | None
+    options: dict[str, Any]
+
+    def translate(self, kind: type[Pipeline], stored: Stored | None = None) -> Pipeline:
+        """
+        Args:
+          kind: the class of the result.
+          stored: what the images are, where `decode` is False.
+
+        Raises:
+          TranslationError, ArgumentError: as Pipeline.from_torchvision().
+        """
+        fields = TranslatedFields(self.field, self.masks, self.boxes, self.decode, stored)
+        if self.library == "torchvision":
+            from millrace import _from_torchvision
+            found = _from_torchvision.translate(self.compose, fields, self.local)
+        else:
+            from millrace import _from_albumentations
+            found = _from_albumentations.translate(self.compose, fields, self.local)
+        for name, instead in (("transforms", "the compose"), ("preset", "the compose"),
+                              ("field_roles", "masks= and boxes=")):
+            if self.options.get(name) is not None:
+                raise ArgumentError(f"{name}={shown(self.options[name])}: a translated pipeline has "
+                                    f"{instead} instead")
+        pipeline = kind(found.transforms, **{**self.options, "field_roles": found.roles or None})
+        pipeline.notes = tuple(found.notes)
+        pipeline._local = found.local.of_outputs(pipeline.values.get("outputs"))
+        pipeline._origin = self
+        return pipeline
+
+
 class Pipeline(Message):
     """Which samples, in which order, made into which tensors: an immutable value, for
     `millrace.Loader(pipeline=...)`.
@@ -184,8 +224,9 @@ class Pipeline(Message):
     """
 
     notes: tuple[str, ...] = ()
-    # What a loader does with each batch, for a translated pipeline.
+    # Of a translated pipeline: what a loader does with each batch, and what it was made of.
     _local: Local | None = None
+    _origin: Origin | None = None
 
     def __init__(self, transforms: Sequence[Transform] = (), *, preset: str | None = None,
                  sources: str | Source | Sequence[str | Source] | None = None,
@@ -221,8 +262,9 @@ class Pipeline(Message):
     def text(self) -> str:
         """The PipelineSpec as protobuf text, a field a line: what `millrace-data check`, `--pipeline`
         and every other program take as a file."""
+        # A text without a field is no spec. 0 is the default.
         return "\n".join(["# A PipelineSpec, written by millrace.Pipeline.",
-                          *_message.write(self.values), ""])
+                          *(_message.write(self.values) or ["seed: 0"]), ""])
 
     def __str__(self) -> str:
         return self.text
@@ -278,9 +320,8 @@ class Pipeline(Message):
           TranslationError: names each transform that the servers cannot do, its position, the parameter,
             the reason and what to do.
         """
-        from millrace import _from_torchvision
-        fields = TranslatedFields(field, masks, boxes, decode)
-        return cls._translated(_from_torchvision.translate(compose, fields, local), options)
+        return Origin("torchvision", compose, field, masks, boxes, decode, local,
+                      options).translate(cls)
 
     @classmethod
     def from_albumentations(cls, compose: Any, *, field: str = "image",
@@ -295,20 +336,8 @@ class Pipeline(Message):
         height, width]. Boxes need bbox_params with the format "pascal_voc". Albumentations works on single
         images, so `local` is "sample" or None, and None with masks or boxes.
         """
-        from millrace import _from_albumentations
-        fields = TranslatedFields(field, masks, boxes, decode)
-        return cls._translated(_from_albumentations.translate(compose, fields, local), options)
-
-    @classmethod
-    def _translated(cls, found: Translated, options: dict[str, Any]) -> Pipeline:
-        for name, instead in (("transforms", "the compose"), ("preset", "the compose"),
-                              ("field_roles", "masks= and boxes=")):
-            if options.get(name) is not None:
-                raise ArgumentError(f"{name}={options[name]!r}: a translated pipeline has {instead} instead")
-        pipeline = cls(found.transforms, **{**options, "field_roles": found.roles or None})
-        pipeline.notes = tuple(found.notes)
-        pipeline._local = found.local.of_outputs(pipeline.values.get("outputs"))
-        return pipeline
+        return Origin("albumentations", compose, field, masks, boxes, decode, local,
+                      options).translate(cls)
 
 
 N = TypeVar("N", Source, Output)

@@ -15,6 +15,7 @@ from millrace import _ranks, _refused
 from millrace._arrays import Arrays
 from millrace._preview import Preview
 from millrace._served import SequentialOrder, ServedDataset, ShuffledOrder, whole_batch
+from millrace._values import shown
 from millrace.errors import ArgumentError, InvalidArgumentError
 from millrace.loader import BatchInfo, Loader
 from millrace.pipeline import Pipeline
@@ -73,7 +74,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
             tensor_type = others.pop("tensor_type", None)
             if tensor_type not in (None, "torch"):
                 raise ArgumentError(
-                    f"tensor_type={tensor_type!r}: a torch DataLoader makes tensors of torch; leave "
+                    f"tensor_type={shown(tensor_type)}: a torch DataLoader makes tensors of torch; leave "
                     "it out, or use millrace.Loader")
             self._loader = Loader(endpoint, dataset, pipeline, batch_size, rank=rank,
                                   world_size=world_size, tensor_type="torch", **others)
@@ -233,6 +234,6 @@ def _again(dataset: ServedDataset, others: Mapping[str, Any], named: Mapping[str
         if name in (*known, *named) and value is not None and value is not False and \
                 value != known.get(name):
             raise ArgumentError(
-                f"argument {name}={value!r}: a DataLoader over the dataset of another one has the "
+                f"argument {name}={shown(value)}: a DataLoader over the dataset of another one has the "
                 "arguments of that one; give endpoint=, dataset= as a name, and all other arguments")
     return before._at_the_same_place()

@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Literal, Union
 
 from millrace import _message, _values
 from millrace._message import Message, bounds, count, counts, flag, names, number, word
+from millrace._values import shown
 from millrace.errors import ArgumentError, InvalidArgumentError
 
 Interpolation = Literal["bilinear", "nearest"]
@@ -56,7 +57,7 @@ def _sides(size: int | Sequence[int]) -> dict[str, Any]:
     """size=n is n x n, size=(h, w) is h x w."""
     sides = counts("size", size)
     if sides is None or len(sides) not in (1, 2):
-        raise ArgumentError(f"size={size!r}: expected a side, or (height, width)")
+        raise ArgumentError(f"size={shown(size)}: expected a side, or (height, width)")
     return {"height": sides[0], "width": sides[-1]}
 
 
@@ -82,8 +83,8 @@ def _around(name: str, value: Any, middle: float) -> Any:
         return value
     distance = number(name, value) or 0.0
     if distance < 0:
-        raise InvalidArgumentError(f"{name}={value!r}: one number stands for a range around {middle}, and is "
-                                   "not negative; write both bounds for another range")
+        raise InvalidArgumentError(f"{name}={shown(value)}: one number stands for a range around {middle}, "
+                                   "and is not negative; write both bounds for another range")
     low = middle - distance
     return (max(0.0, low) if middle else low), middle + distance
 
@@ -348,7 +349,7 @@ class RandomAffine(Transform):
         shift = _message.pair("translate", translate)
         ranges = _message.numbers("shear", _around("shear", shear, 0)) or []
         if len(ranges) not in (0, 2, 4):
-            raise ArgumentError(f"shear={shear!r}: expected an angle, a range along x, or the ranges "
+            raise ArgumentError(f"shear={shown(shear)}: expected an angle, a range along x, or the ranges "
                                 "along x and y as four numbers")
         super().__init__({
             "fields": names("fields", fields),
@@ -403,7 +404,7 @@ class Grayscale(Transform):
                  fields: Fields = None) -> None:
         if num_output_channels != 3:
             raise ArgumentError(
-                f"num_output_channels={num_output_channels!r}: the servers write luma into all three "
+                f"num_output_channels={shown(num_output_channels)}: the servers write luma into all three "
                 "channels; for images of one channel, decode them with DecodeImage(color=\"gray\")")
         super().__init__({"fields": names("fields", fields), "p": number("p", p)})
 
@@ -434,7 +435,7 @@ class GaussianBlur(Transform):
                  p: float | None = None, fields: Fields = None) -> None:
         sizes = counts("kernel_size", kernel_size)
         if not sizes or len(set(sizes)) != 1:
-            raise ArgumentError(f"kernel_size={kernel_size!r}: expected one odd number for both axes")
+            raise ArgumentError(f"kernel_size={shown(kernel_size)}: expected one odd number for both axes")
         spread: Any = sigma if sigma is None or _message.one_or_several(sigma) else (sigma, sigma)
         super().__init__({"fields": names("fields", fields), "kernel_size": sizes[0],
                           **bounds("sigma", spread), "p": number("p", p)})
@@ -458,7 +459,7 @@ class RandomErasing(Transform):
                  fields: Fields = None) -> None:
         random = isinstance(value, str)
         if random and value != "random":
-            raise ArgumentError(f"value={value!r}: expected levels, or \"random\"")
+            raise ArgumentError(f"value={shown(value)}: expected levels, or \"random\"")
         super().__init__({
             "fields": names("fields", fields), "p": number("p", p), **bounds("scale", scale),
             **bounds("ratio", ratio), "value": None if random else counts("value", value),
@@ -582,7 +583,7 @@ class Custom(Transform):
         if isinstance(config, str):
             config = config.encode()
         if config is not None and not isinstance(config, bytes):
-            raise ArgumentError(f"config={config!r}: expected bytes or a str")
+            raise ArgumentError(f"config={shown(config)}: expected bytes or a str")
         super().__init__({
             "name": _values.text("name", name), "version": _message.text("version", version),
             "config": config, "fields": names("fields", fields),

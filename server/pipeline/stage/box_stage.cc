@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <variant>
@@ -34,6 +35,11 @@ struct Move {
   float height = 0;
 };
 using MoveList = absl::InlinedVector<Move, 12>;
+
+bool IsFinite(const Box& box) {
+  return std::isfinite(box.left) && std::isfinite(box.top) &&
+         std::isfinite(box.right) && std::isfinite(box.bottom);
+}
 
 void Clamp(const Move& move, Box& box) {
   box.left = std::clamp(box.left, 0.0f, move.width);
@@ -147,6 +153,13 @@ class BoxStage final : public ImageStage {
     for (size_t at = 0; at < bytes; at += sizeof(Box)) {
       Box box;
       std::memcpy(&box, stored.data() + at, sizeof(Box));
+      if (!IsFinite(box)) {
+        return absl::DataLossError(absl::StrCat(
+            "box ", at / sizeof(Box), " is [", box.left, ", ", box.top, ", ",
+            box.right, ", ", box.bottom,
+            "], and the sides of a box are finite numbers of pixels; store "
+            "four zeros where there is no box"));
+      }
       if (box.left != 0 || box.top != 0 || box.right != 0 || box.bottom != 0) {
         for (const Move& move : moves) Apply(move, box);
       }

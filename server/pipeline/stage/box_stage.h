@@ -7,7 +7,8 @@
 // smallest upright box around the four turned corners; after a crop, a pad and
 // a turn boxes are clamped to the canvas (ClampBoundingBoxes). K stays: a box
 // that has left the canvas ends with no width or no height. A box of four zeros
-// is padding and stays so.
+// is padding and stays so. Stored boxes may reach outside of the image; Run()
+// returns DataLoss for a side that is NaN or infinite.
 //
 // As ImageStage; needs Scratch::image_size.
 

@@ -132,8 +132,6 @@ assert (got == images[:, :, ::-1]).all()
 grey = {"image": images[:, :28, :28, :1], "label": labels}
 got, _ = epoch(load(grey, pipeline="mnist"))
 assert got.shape == (N, 1, 28, 28)
-error = refused(load({"image": images[..., 0]}, pipeline="mnist").open, millrace.InvalidArgumentError,
-                "uint8 [28, 28, 1]", "[32, 32]")
 # MixUp needs the number of classes.
 mixed = millrace.Pipeline([T.MixUp(), T.Normalize([0.5] * 3, [0.5] * 3)])
 refused(load(both, pipeline=mixed).open, millrace.InvalidArgumentError, "number of classes")
@@ -144,6 +142,115 @@ named = millrace.Arrays(both, classes={"label": list("abcdefghij")})
 assert load(named).plan["tensors"][1]["class_names"] == list("abcdefghij")
 """)
 
+    def test_pipelines_without_transforms(self):
+        self._check("""
+got, got_labels = epoch(load(both, pipeline=millrace.Pipeline([])))
+assert got.dtype == numpy.uint8 and (got == images).all() and (got_labels == labels).all()
+shuffled = millrace.Pipeline(shuffle="global")
+given = load(both, pipeline=shuffled, shuffle=None, seed=5)
+assert (epoch(given)[1] == epoch(load(both, shuffle=True, seed=5))[1]).all()
+assert "row 0: sample" in str(load(both, pipeline=millrace.Pipeline([])).preview())
+floats = {"image": images / numpy.float32(255)}
+got, = epoch(load(floats, pipeline=millrace.Pipeline([])))
+assert got.dtype == numpy.float32 and (got == floats["image"]).all()
+""")
+
+    def test_labels_are_int64(self):
+        self._check("""
+for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"):
+    given = labels.astype(name)
+    _, got = epoch(load({"image": images, "label": given}))
+    assert got.dtype == numpy.int64 and (got == labels).all(), name
+    data = millrace.Arrays({"y": given[::-1]}, classes={"y": 10})
+    assert repr(data) == "millrace.Arrays(y int64 [1003])", data
+    got, = epoch(load(data))
+    assert got.dtype == numpy.int64 and (got == labels[::-1]).all(), name
+negative = numpy.array([-100, 3, -1], dtype=numpy.int8)
+got, = epoch(load({"label": negative}, batch_size=3))
+assert got.dtype == numpy.int64 and got.tolist() == [-100, 3, -1]
+# Types make no difference, and other arrays keep theirs.
+with load({"label": labels}) as one, load({"label": labels.astype(numpy.uint8)}) as other:
+    assert one.plan["fingerprint"] == other.plan["fingerprint"]
+for name, data in {"label": labels * 0.5, "index": labels.astype(numpy.int32)}.items():
+    got, = epoch(load({name: data}))
+    assert got.dtype == data.dtype and (got == data).all(), name
+got, = epoch(load({"label": numpy.ones((7, 2), dtype=numpy.int32)}, batch_size=7))
+assert got.dtype == numpy.int32
+before = memory_files()
+large = numpy.array([1, 2**63], dtype=numpy.uint64)
+refused(lambda: load({"label": large}), millrace.InvalidArgumentError, "'label'",
+        "row 1 is 9223372036854775808")
+assert memory_files() == before
+import array
+got, = epoch(load({"label": array.array("b", [-1, 5])}, batch_size=2))
+assert got.dtype == numpy.int64 and got.tolist() == [-1, 5]
+""")
+
+    def test_boxes(self):
+        self._check("""
+from millrace import transforms as T
+def moved(boxes, *transforms, **named):
+    roles = millrace.FieldRole("boxes", "boxes_xyxy")
+    pipeline = millrace.Pipeline(list(transforms), field_roles=roles, **named)
+    return load({"image": images[:4], "boxes": boxes}, pipeline=pipeline, batch_size=4)
+fields = ["image", "boxes"]
+boxes = numpy.tile(numpy.array([[-3, 2, 40, 8], [0, 0, 0, 0]], dtype=numpy.float32), (4, 1, 1))
+_, got = epoch(moved(boxes, T.RandomHorizontalFlip(1.0, fields=fields)))
+assert (got[0] == [[-8, 2, 35, 8], [0, 0, 0, 0]]).all(), got           # as torchvision: not clamped
+_, got = epoch(moved(boxes, T.Pad(1, fields=fields)))
+assert (got[0] == [[0, 3, 34, 9], [0, 0, 0, 0]]).all(), got
+for side in (numpy.nan, numpy.inf):
+    bad = boxes.copy()
+    bad[2, 1, 3] = side
+    error = refused(lambda: epoch(moved(bad, T.RandomHorizontalFlip(1.0, fields=fields))),
+                    millrace.DataLossError, "box 1 is [0, 0, 0, ", "finite")
+    assert error.detail["sample"] == 2, error.detail
+    one = moved(bad, T.RandomHorizontalFlip(1.0, fields=fields), bad_samples="zero")
+    assert (epoch(one)[1][[0, 1, 3]] == [[-8, 2, 35, 8], [0, 0, 0, 0]]).all()
+""")
+
+    def test_pipelines_that_arrays_do_not_fit(self):
+        self._check("""
+from millrace import transforms as T
+bad = millrace.InvalidArgumentError
+flip, normal = T.RandomHorizontalFlip(), T.Normalize([0.5] * 3, [0.5] * 3)
+first = {"image": images.transpose(0, 3, 1, 2)}
+for given in (millrace.Pipeline([flip]), millrace.Pipeline([normal]), millrace.Pipeline(preset="mnist"),
+              "cifar_train", millrace.Pipeline([flip, normal])):
+    refused(lambda: load(first, pipeline=given), bad, "[1003, 3, 32, 32] looks like images [N, C, H, W]",
+            "transpose(0, 2, 3, 1)")
+# A text is looked at when it is opened: the servers would flip it upside down.
+for text in ("transforms { horizontal_flip {} }", "transforms { grayscale {} }"):
+    refused(load(first, pipeline=text).open, bad, "looks like images [N, C, H, W]")
+assert servers() and (epoch(load(first, pipeline=millrace.Pipeline([])))[0] == first["image"]).all()
+refused(lambda: load({"image": images[..., 0]}, pipeline="mnist"), bad, "[1003, 32, 32]", "images[..., None]")
+for data in (images / 255, (images / 255).astype(numpy.float32)):
+    for given in (millrace.Pipeline([flip]), millrace.Pipeline([normal]), "cifar_train"):
+        refused(lambda: load({"image": data}, pipeline=given), bad, f"image {data.dtype} [1003, 32, 32, 3]",
+                "uint8 of 0 .. 255", "(images * 255).round()")
+refused(lambda: load(both, pipeline=millrace.Pipeline([T.DecodeImage(), flip])), bad, "'image'",
+        "leave DecodeImage out")
+# Not what only works on other arrays.
+two = {**first, "other": images}
+got, _ = epoch(load(two, pipeline=millrace.Pipeline([T.RandomHorizontalFlip(1.0, fields="other")])))
+assert (got == first["image"]).all()
+normal = millrace.Pipeline([T.Normalize([0.0] * 3, [1.0] * 3, fields="x")])
+got, = epoch(load({"x": images[:, 0, 0]}, pipeline=normal))
+assert numpy.allclose(got, images[:, 0, 0] / 255)
+""")
+
+    def test_batches_larger_than_the_arrays(self):
+        self._check("""
+small = {"x": numpy.arange(5)}
+error = refused(load(small, drop_last=True).open, millrace.InvalidArgumentError, "100", "5 samples",
+                "drop_last=True", "give drop_last=False, or a smaller batch_size")
+assert "last_batch" not in str(error) and "DROP" not in str(error), error
+error = refused(load(small, drop_last=None).open, millrace.InvalidArgumentError,
+                "the pipeline (drop_last=None)")
+assert "last_batch" not in str(error), error
+assert len(load(small)) == 1
+""")
+
     def test_equal_arrays_are_one_data_set_for_checkpoints(self):
         self._check("""
 with load(both) as one:
@@ -152,7 +259,7 @@ with load({"image": numpy.asfortranarray(images), "label": labels.astype(">i8")}
     assert other.plan["fingerprint"] == first
 for changed in ({"image": images, "label": labels[::-1]}, {"image": images},
                 {"label": labels, "image": images}, {"image": images, "labels": labels},
-                {"image": images, "label": labels.astype(numpy.int32)}):
+                {"image": images, "label": labels * 1.0}):
     with load(changed) as other:
         assert other.plan["fingerprint"] != first
 whole = [batch[1].tolist() for batch in load(both, shuffle=True)]
@@ -164,9 +271,19 @@ before.close()
 after = load({name: array.copy() for name, array in both.items()}, shuffle=True)
 after.load_state_dict(state)
 assert [batch[1].tolist() for batch in after] == whole[2:]
-labels[5] += 1
-refused(lambda: (lambda one: (one.load_state_dict(state), one.open()))(load(both, shuffle=True)),
-        millrace.FailedPreconditionError)
+def resumed(data, opened):
+    one = load(data, shuffle=True)
+    if opened:
+        one.open()
+    one.load_state_dict(state)
+    one.open()
+# Other values, and the same samples in another order.
+order = numpy.roll(numpy.arange(N), 1)
+for other in ({"image": images, "label": labels + 1}, {"image": images[order], "label": labels[order]}):
+    refused(lambda: resumed(other, False), millrace.FailedPreconditionError, "fingerprint",
+            "the order of their rows")
+    refused(lambda: resumed(other, True), millrace.FailedPreconditionError, "fingerprint",
+            "the samples another order")
 """)
 
     # ---- Time ------------------------------------------------------------------------------
@@ -237,6 +354,35 @@ sys.stdin.readline()
         self.assertEqual(one, "1")
         rows = sum(eval(some[0]) + eval(rest[0]), [])  # pylint: disable=eval-used
         self.assertEqual(sorted(rows), sorted(i * 3 % 10 for i in range(1003)))
+
+    def test_processes_with_equal_arrays_keep_one_copy(self):
+        code = _ARRAYS + """
+one = load(both)
+file, = memory_files()
+before = os.stat(f"/proc/self/fd/{file}").st_ino
+one.open()
+assert memory_files() == [file] and not os.get_inheritable(int(file))
+print(before, os.stat(f"/proc/self/fd/{file}").st_ino, flush=True)
+sys.stdin.readline()
+assert (epoch(one)[1] == labels).all()
+again = load(both).open()                 # in the same process, too
+assert len({os.stat(f"/proc/self/fd/{number}").st_ino for number in memory_files()}) == 1
+os.kill(servers()[0], signal.SIGKILL)     # the next server gets the copy of somebody who is gone
+assert (epoch(one)[1] == labels).all() and (epoch(again)[0] == images).all()
+print("done", flush=True)
+"""
+        processes = [self._start(code, MILLRACE_SERVER_FLAGS="--lease_timeout=60s")]
+        self.addCleanup(lambda: [process.kill() for process in processes])
+        first = processes[0].stdout.readline().split()
+        processes.append(self._start(code, MILLRACE_SERVER_FLAGS="--lease_timeout=60s"))
+        second = processes[1].stdout.readline().split()
+        self.assertEqual(first[0], first[1])
+        self.assertNotEqual(second[0], first[0])
+        self.assertEqual(second[1], first[0])
+        processes[0].kill()
+        processes[0].wait()
+        output, errors = processes[1].communicate("\n")
+        self.assertEqual(output, "done\n", errors)
 
     def test_a_killed_program_leaves_nothing(self):
         holder = self._holder(_ARRAYS + "one = load(both).open(); epoch(one)",

@@ -1,13 +1,14 @@
-"""A test case with the installed wheel and a server, made once for a class."""
+"""Test cases with the installed wheel, made once for a class: alone, or with a server."""
 
+import os
+import shutil
 import tempfile
 import unittest
 
 import installed
 
 
-class Case(unittest.TestCase):
-    packed = False  # whether the server has the packed digits instead of synthetic data
+class PackageCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
@@ -15,6 +16,22 @@ class Case(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.work = folder.name
         cls.package = installed.Package(cls.work)
+
+    def of_this_machine(self, lease="1s"):
+        """Variables of a script whose loaders start a server of this machine, which ends so long after it."""
+        # Short, for a socket's path has at most 107 bytes.
+        folder = tempfile.mkdtemp(prefix="mr", dir="/tmp")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        return {"MILLRACE_RUN_DIR": folder, "MILLRACE_SERVER_FLAGS": f"--lease_timeout={lease}",
+                "MILLRACE_SERVER": os.path.abspath("server/millrace-server")}
+
+
+class Case(PackageCase):
+    packed = False  # whether the server has the packed digits instead of synthetic data
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
         cls.server = installed.Server(cls.work, cls.packed)
         cls.addClassCleanup(cls.server.stop)
 

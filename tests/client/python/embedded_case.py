@@ -6,10 +6,9 @@ import shutil
 import signal
 import tempfile
 import time
-import unittest
 
 import dataset
-import installed
+from case import PackageCase
 
 # A lease of a second instead of ten.
 _SHORT = "--lease_timeout=1s"
@@ -37,25 +36,14 @@ def servers():
         except OSError:
             pass
     return found
-def refused(act, kind, *parts):
-    try:
-        act()
-    except kind as error:
-        for part in parts:
-            assert part in str(error), (part, str(error))
-        return error
-    raise SystemExit(f"no {kind.__name__} with {parts}")
 """
 
 
-class EmbeddedCase(unittest.TestCase):
+class EmbeddedCase(PackageCase):
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(dir="/tmp")
-        cls.addClassCleanup(folder.cleanup)
-        cls.work = folder.name
-        cls.package = installed.Package(cls.work)
+        super().setUpClass()
         cls.uri = dataset.pack("server/data_tool/millrace-data", cls.work)
         cls.data_tool = os.path.abspath("server/data_tool/millrace-data")
         cls.program = os.path.abspath("server/millrace-server")

@@ -242,6 +242,18 @@ with open(f"/proc/{servers()[0]}/status") as file:
                         found.add(str(os.stat(path).st_ino))
         return found
 
+    def test_a_loader_that_is_opened_again_and_again_keeps_one_lease(self):
+        self._output_of("""
+import gc
+def leases():
+    gc.collect()
+    return sum(type(one).__name__ == "_Lease" for one in gc.get_objects())
+one = loader(pipeline="no_such_preset")
+for _ in range(20):
+    refused(one.open, millrace.NotFoundError, "no_such_preset")
+assert leases() == 1, leases()
+""")
+
     def test_a_process_that_is_killed_leaves_no_shared_memory(self):
         before = sorted(os.listdir("/dev/shm"))
         holder = self._holder("""

@@ -53,8 +53,20 @@ def await_no_more_than(before, loaders):
         time.sleep(0.1)
     raise SystemExit(f"RssAnon, RssShmem, threads and files {before} became {after}")
 """
+# For scripts: the error of an act that must fail, with texts that it has.
+REFUSED = """
+def refused(act, kind, *parts):
+    try:
+        act()
+    except Exception as error:
+        assert isinstance(error, kind) and isinstance(error, millrace.Error), repr(error)
+        for part in parts:
+            assert part in str(error), (part, str(error))
+        return error
+    raise SystemExit(f"no {kind.__name__} with {parts}")
+"""
 # Every script begins with it.
-_BEGIN = f"import sys, millrace\nSPEC = {SPEC!r}\nENDPOINT = sys.argv[1] if len(sys.argv) > 1 else ''\n" \
+_BEGIN = f"import sys, millrace\n{REFUSED}SPEC = {SPEC!r}\nENDPOINT = sys.argv[1] if len(sys.argv) > 1 else ''\n" \
     "millrace.set_log_level('error')\n"
 
 

@@ -28,7 +28,7 @@ FILES = sorted(glob.glob(os.path.join(FOLDER, "*", "*.png")))
 MASKS = sorted(glob.glob(os.path.join(FOLDER, "..", "masks", "*.png")))
 with open(os.path.join(FOLDER, "..", "boxes.json")) as file:
     BOXES = json.load(file)
-"""
+""" + installed.REFUSED
 
 # Arguments: the files of images and masks, and of boxes as JSON; the result.
 _WRITE_SHAPES = """
@@ -90,7 +90,7 @@ class PicturesCase(Case):
         result = subprocess.run(
             [*self.found.command, _BEGIN + self.begin + code, self.server.address, self.folder],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            timeout=280)
+            timeout=600)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 

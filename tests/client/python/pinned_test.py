@@ -23,13 +23,6 @@ def blocks_of(tensor):
 def same(one, other):
     return all(torch.equal(a, b) and a.dtype == b.dtype and a.stride() == b.stride()
                for x, y in zip(one, other, strict=True) for a, b in zip(x, y, strict=True))
-def refused(act, kind, *parts):
-    try:
-        act()
-    except kind as error:
-        assert all(part in str(error) for part in parts), error
-    else:
-        raise SystemExit(f"{parts} was taken")
 """
 
 

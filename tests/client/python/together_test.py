@@ -3,9 +3,7 @@ images, millrace.DataLoader with shuffle, drop_last, dicts and names, and a chec
 an epoch. The same images come packed, through millrace.Loader, and from a server that runs."""
 
 import os
-import shutil
 import subprocess
-import tempfile
 
 from pictures_case import PicturesCase
 
@@ -40,13 +38,8 @@ class Together(PicturesCase):
     begin = _BEGIN
 
     def setUp(self):
-        # Short, for a socket's path has at most 107 bytes.
-        self.run_dir = tempfile.mkdtemp(prefix="mr", dir="/tmp")
-        self.addCleanup(shutil.rmtree, self.run_dir, True)
-        self.variables = {"MILLRACE_SERVER": os.path.abspath("server/millrace-server"),
-                          "MILLRACE_RUN_DIR": self.run_dir,
-                          "MILLRACE_SERVER_FLAGS": "--lease_timeout=5s",
-                          "XDG_CACHE_HOME": os.path.join(self.run_dir, "cache")}
+        self.variables = self.of_this_machine("5s")
+        self.variables["XDG_CACHE_HOME"] = os.path.join(self.variables["MILLRACE_RUN_DIR"], "cache")
 
     def _index(self):
         """Hashes the content of the folder: its checkpoints are then those of the packed images."""
@@ -100,13 +93,6 @@ assert rows == list(range(40))
 
     def test_mistakes_are_named(self):
         self.run_script("""
-def refused(act, kind, *parts):
-    try:
-        act()
-    except kind as error:
-        assert all(part in str(error) for part in parts), error
-    else:
-        raise SystemExit(f"{parts} was taken")
 refused(folder(names={"picture": "x"}).open, millrace.NotFoundError, "picture", "image, label")
 refused(folder(names={"image": "x", "label": "x"}, fields=None).open, millrace.InvalidArgumentError,
         "two tensors")

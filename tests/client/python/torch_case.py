@@ -12,6 +12,7 @@ from case import Case
 _BEGIN = wheel_python.BEGIN + """
 import torch, millrace
 millrace.set_log_level("error")
+""" + installed.REFUSED + """
 ENDPOINT, SPEC = sys.argv[1], open(sys.argv[2]).read()
 def loader(**named):
     return millrace.Loader(ENDPOINT, **{"pipeline": SPEC, "batch_size": 50, **named})
@@ -39,7 +40,7 @@ class TorchCase(Case):
         result = subprocess.run(
             [*self.found.command, _BEGIN + code, self.server.address, self.spec, *arguments],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            timeout=240)
+            timeout=600)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 

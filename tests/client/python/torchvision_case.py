@@ -1,5 +1,5 @@
 """A PicturesCase whose scripts have torch, torchvision v2 and translations of composes: translated(...), and
-refused(...), which returns what was refused."""
+refused_steps(...), which returns what was refused."""
 
 from pictures_case import PicturesCase
 
@@ -14,7 +14,7 @@ FLOAT = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
 END = [*FLOAT, v2.Normalize(MEAN, STD)]
 def translated(*transforms, **named):
     return Pipeline.from_torchvision(v2.Compose(list(transforms)), **named)
-def refused(*transforms, **named):
+def refused_steps(*transforms, **named):
     try:
         translated(*transforms, **named)
     except millrace.TranslationError as error:

@@ -1,12 +1,8 @@
 """Pipelines that are translated from torchvision v2: what becomes of each transform, what is refused,
 batches of real images beside torchvision's, and the random choices as distributions."""
 
-import os
 import re
-import shutil
-import tempfile
 import textwrap
-import unittest.mock
 
 from torchvision_case import TorchvisionCase
 
@@ -21,29 +17,97 @@ class Translation(TorchvisionCase):
 class Batches(TorchvisionCase):
 
     def test_arrays_are_pixels_already(self):
-        folder = tempfile.mkdtemp(prefix="mr", dir="/tmp")
-        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        server = {"MILLRACE_RUN_DIR": folder, "MILLRACE_SERVER_FLAGS": "--lease_timeout=1s",
-                  "MILLRACE_SERVER": os.path.abspath("server/millrace-server")}
-        with unittest.mock.patch.dict(os.environ, server):
-            self.run_script("""
+        self.variables = self.of_this_machine()
+        self.run_script("""
 images = (torch.rand(30, 40, 36, 3) * 255).to(torch.uint8)
 compose = v2.Compose([v2.CenterCrop(32), *END])
+def theirs(compose, images=images):
+    return torch.stack([compose(tv_tensors.Image(image.permute(2, 0, 1))).as_subclass(torch.Tensor)
+                        for image in images])
 loader = millrace.Loader({"image": images, "label": torch.arange(30)}, pipeline=compose, batch_size=30)
 got, _ = next(iter(loader))
-theirs = torch.stack([compose(tv_tensors.Image(image.permute(2, 0, 1))) for image in images])
-assert got.shape == theirs.shape == (30, 3, 32, 32), (got.shape, theirs.shape)
-assert (got - theirs).abs().max() < 1e-6
+assert got.shape == (30, 3, 32, 32) and (got - theirs(compose)).abs().max() < 1e-6, got.shape
 loader.close()
 # A flip would turn them upside down.
 for channels_first in (images.permute(0, 3, 1, 2), images.permute(0, 3, 1, 2).numpy()):
-    try:
-        millrace.Loader({"image": channels_first}, pipeline=v2.Compose([v2.RandomHorizontalFlip(1.0)]),
-                        batch_size=30)
-    except millrace.InvalidArgumentError as error:
-        assert "[30, 3, 40, 36] looks like images [N, C, H, W]" in str(error), error
-    else:
-        raise SystemExit("taken")
+    refused(lambda: millrace.Loader({"image": channels_first}, None, v2.RandomHorizontalFlip(1.0), batch_size=30),
+            millrace.InvalidArgumentError, "[30, 3, 40, 36] looks like images [N, C, H, W]")
+
+def batch(data, given, **named):
+    with millrace.Loader(data, pipeline=given, batch_size=30, output="dict", **named) as loader:
+        return next(iter(loader))
+def same(data, compose, local=None):
+    expected = theirs(compose, data["image"])
+    for given in (compose, Pipeline.from_torchvision(compose, decode=False)):
+        got = batch(data, given)["image"]
+        assert got.dtype == expected.dtype and got.shape == expected.shape, (compose, got.dtype, got.shape)
+        assert (got.double() - expected.double()).abs().max() < 1e-6, compose
+grey, floats = images[..., :1], images / 255
+rgb, gray = {"image": images}, {"image": grey}
+HALF = v2.Compose([*FLOAT, v2.Normalize([0.5], [0.25])])          # one value for all channels
+for data in (rgb, gray):
+    for nothing in (v2.Compose([v2.ToImage()]), v2.Identity(), v2.Compose([v2.Identity(), v2.ToPureTensor()])):
+        same(data, nothing)
+    same(data, v2.Compose(FLOAT))
+    same(data, HALF)
+    same(data, v2.Compose([v2.ToImage(), v2.ToDtype(torch.float16, scale=True)]))
+    same(data, v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32)]))
+assert torch.equal(batch(rgb, v2.Compose([v2.RGB(), *FLOAT]))["image"], theirs(v2.Compose(FLOAT)))
+assert torch.equal(batch(gray, v2.Compose([v2.Grayscale(1), v2.ToImage()]))["image"], grey.permute(0, 3, 1, 2))
+assert batch(rgb, v2.Compose(FLOAT))["image"].stride() == (4320, 1, 108, 3)     # a view
+# All steps in the loader.
+local = Pipeline.from_torchvision(v2.Compose([v2.JPEG(90)]), decode=False, local="sample")
+assert not local.transforms and batch(rgb, local)["image"].shape == (30, 3, 40, 36)
+# Masks and boxes.
+shapes = {"image": images, "mask": (images[..., :1] > 100).to(torch.uint8),
+          "boxes": torch.tensor([1.0, 2, 30, 20]).repeat(30, 2, 1)}
+for one in (v2.Compose(FLOAT), v2.Identity()):
+    got = batch(shapes, Pipeline.from_torchvision(one, decode=False, masks="mask", boxes="boxes"))
+    assert torch.equal(got["image"], theirs(one)) and torch.equal(got["boxes"], shapes["boxes"])
+    assert torch.equal(got["mask"], shapes["mask"].permute(0, 3, 1, 2))
+got = batch(shapes, Pipeline.from_torchvision(v2.Compose([v2.RandomHorizontalFlip(1.0), *HALF.transforms]),
+                                              decode=False, masks="mask", boxes="boxes"))
+assert got["image"].shape == (30, 3, 40, 36) and (got["boxes"][0, 0] == torch.tensor([6, 2, 35, 20])).all()
+# Other types: what changes no pixel, and what the loader does.
+numbers = {"image": (floats * 1000).to(torch.int16)}
+for data in ({"image": floats}, {"image": floats.double()}, {"image": floats.half()}):
+    same(data, v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]))
+    same(data, v2.Compose([v2.ToImage()]))
+    for one in (v2.Normalize(MEAN, STD), v2.RandomHorizontalFlip(1.0), HALF):
+        error = refused(lambda: batch(data, one), millrace.TranslationError,
+                        f"images are {str(data['image'].dtype)[6:]}", "(images * 255).round()",
+                        'millrace.Pipeline.from_torchvision(compose, decode=False, local="sample")')
+        assert "uint8 here" not in str(error), error
+    for local in ("sample", "batch"):
+        for one in (v2.Compose([v2.RandomHorizontalFlip(1.0), v2.ToDtype(torch.float32, scale=True),
+                                v2.Normalize(MEAN, STD)]), HALF):
+            got = batch(data, Pipeline.from_torchvision(one, decode=False, local=local))["image"]
+            assert torch.equal(got, theirs(one, data["image"])), (one, local)
+same(numbers, v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32)]))
+refused(lambda: batch(numbers, v2.Compose(FLOAT)), millrace.TranslationError, "images are int16",
+        "scale uint8 alone")
+# What is not there.
+refused(lambda: batch({"x": images}, v2.Identity()), millrace.InvalidArgumentError, "field 'image'", "have x",
+        'decode=False, field="..."')
+assert batch({"x": images}, Pipeline.from_torchvision(v2.Identity(), decode=False, field="x"))["x"].shape == (
+    30, 3, 40, 36)
+refused(lambda: batch(rgb, Pipeline.from_torchvision(compose)), millrace.InvalidArgumentError, "field 'image'",
+        "millrace.Pipeline.from_torchvision(compose, decode=False)")
+refused(lambda: batch({"image": images[..., 0]}, v2.Identity()), millrace.InvalidArgumentError,
+        "images[..., None]")
+for one, advice in ((v2.Grayscale(1), "3 channels"), (v2.Compose([*FLOAT, v2.Normalize([0.5] * 2, [1.0] * 2)]),
+                                                      "3 channels")):
+    refused(lambda: batch(rgb, one), millrace.TranslationError, advice)
+""")
+
+    def test_a_folder_and_nothing_but_decoding(self):
+        # The servers do not know whether all images have one size.
+        self.variables = self.of_this_machine()
+        self.run_script("""
+for given in (v2.ToImage(), v2.Compose([v2.ToImage(), v2.Identity()]), v2.Compose(FLOAT),
+              Pipeline.from_torchvision(v2.Compose([v2.JPEG(90)]), local="sample")):
+    loader = millrace.Loader("imagefolder:" + FOLDER, pipeline=given, batch_size=6)
+    refused(loader.open, millrace.InvalidArgumentError, "field image has images of different sizes", "center_crop")
 """)
 
     def test_pixels_are_those_of_torchvision(self):
@@ -466,6 +530,11 @@ assert any("floats" in note for note in translated(*FLOAT, v2.ColorJitter(0.2)).
 gray = translated(v2.RandomResizedCrop(5), v2.Grayscale(), *FLOAT, v2.Normalize([0.5], [0.5]))
 assert gray.transforms[0] == T.DecodeImage("gray") and gray.transforms[-1] == T.Normalize([0.5], [0.5])
 assert any("decode_image { color: GRAY }" in note for note in gray.notes)
+for dtype in ("float32", "float16"):
+    unknown = translated(v2.ToImage(), v2.ToDtype(getattr(torch, dtype), scale=True), decode=False)
+    assert unknown.transforms == (T.ToDtype(dtype, True),), unknown
+assert "normalise images of uint8" in refused_steps(v2.Normalize(MEAN, STD), decode=False)[0]["reason"]
+assert translated(v2.ToImage(), decode=False).text.endswith("\\nseed: 0\\n")
 raw = translated(v2.CenterCrop(5), *END, decode=False)
 assert raw.transforms == (T.CenterCrop(5), T.Normalize(MEAN, STD))
 exact = translated(v2.CenterCrop(5), decode=T.DecodeImage(mode="exact"))
@@ -552,13 +621,13 @@ for transforms, position, name, parameter, part in (
         ([Mine(5)], "0", "Mine", "", "derived from CenterCrop"),
         ([later], "0", "CenterCrop", "new_parameter", "does not know"),
         ([v2.CenterCrop(5), len], "1", "len", "", "function of Python")):
-    items = refused(*transforms)
+    items = refused_steps(*transforms)
     assert len(items) == 1, items
     item, = items
     found = item["position"], item["transform"], item["parameter"]
     assert found == (position, name, parameter), (found, item)
     assert part in item["reason"] + item["advice"], item
-both = refused(v2.ElasticTransform(), v2.CenterCrop(5), v2.JPEG(50))
+both = refused_steps(v2.ElasticTransform(), v2.CenterCrop(5), v2.JPEG(50))
 assert [item["position"] for item in both] == ["0", "2"]
 for bad in (dict(local="images"), dict(decode=5), dict(field=5), dict(field="x", decode=T.DecodeImage()),
             dict(decode=[5]), dict(decode=[T.DecodeImage(), T.DecodeImage()]), dict(masks=5), dict(masks=""),
@@ -571,7 +640,7 @@ for bad in (dict(local="images"), dict(decode=5), dict(field=5), dict(field="x",
         raise SystemExit(f"accepted: {bad}")
     except millrace.ArgumentError:
         pass
-assert refused(v2.MixUp(num_classes=3), local="batch")
-assert refused(v2.CenterCrop(5), v2.ToImage, None, local="sample")[1]["position"] == "2"
-assert refused(v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)]), local="batch")
+assert refused_steps(v2.MixUp(num_classes=3), local="batch")
+assert refused_steps(v2.CenterCrop(5), v2.ToImage, None, local="sample")[1]["position"] == "2"
+assert refused_steps(v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)]), local="batch")
 """

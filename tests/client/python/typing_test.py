@@ -3,10 +3,9 @@
 import os
 import subprocess
 import sys
-import tempfile
-import unittest
 
 import installed
+from case import PackageCase
 
 _GOOD = """
 import millrace
@@ -66,14 +65,7 @@ millrace.NoSuchName
 """
 
 
-class Typing(unittest.TestCase):
-
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(dir="/tmp")
-        cls.addClassCleanup(folder.cleanup)
-        cls.work = folder.name
-        cls.package = installed.Package(cls.work)
+class Typing(PackageCase):
 
     def _mypy(self, *arguments):
         return subprocess.run(

@@ -10,27 +10,22 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import unittest
 import zipfile
 
 import build_wheel
 import graft_libraries
-import installed
 import portable_files
 import wheel_file
+from case import PackageCase
 
 _BUILT = "client/python/millrace.whl"
 
 
-class Wheel(unittest.TestCase):
+class Wheel(PackageCase):
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(dir="/tmp")
-        cls.addClassCleanup(folder.cleanup)
-        cls.work = folder.name
-        cls.package = installed.Package(cls.work)
+        super().setUpClass()
         cls.files = zipfile.ZipFile(_BUILT)
         cls.addClassCleanup(cls.files.close)
 

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,9 +87,9 @@ class Client {
     EXPECT_EQ(poll(&waits, 1, 30'000), 1) << "no answer";
     std::string packet(2 * kMaxLeasePacketBytes, '\0');
     size_t bytes = 0;
-    UniqueFd attached;
+    attached_.Reset();
     if (ReceivePacket(socket_.get(), packet.data(), packet.size(), &bytes,
-                      &attached) != Received::kPacket) {
+                      &attached_) != Received::kPacket) {
       return "end";
     }
     packet.resize(bytes);
@@ -103,8 +104,12 @@ class Client {
     return Receive();
   }
 
+  // What came with the last packet.
+  const UniqueFd& attached() const { return attached_; }
+
  private:
   UniqueFd socket_;
+  UniqueFd attached_;
 };
 
 class LeaseServerTest : public ::testing::Test {
@@ -230,6 +235,28 @@ TEST_F(LeaseServerTest, ArraysComeWithTheirFile) {
   while (files_.served().count("data-f3") != 0) {
     absl::SleepFor(absl::Milliseconds(10));
   }
+}
+
+ino_t Inode(const UniqueFd& file) {
+  struct stat status = {};
+  EXPECT_EQ(fstat(file.get(), &status), 0);
+  return status.st_ino;
+}
+
+TEST_F(LeaseServerTest, EqualArraysAreAnsweredWithTheFileThatIsServed) {
+  Start();
+  const std::string added = "millrace-lease-1|added|127.0.0.1:7|data-f3|f3";
+  const UniqueFd first = FakeFiles::File("f3");
+  const UniqueFd second = FakeFiles::File("f3");
+  Client one(socket_), other(socket_);
+  EXPECT_EQ(one.Ask(Add("memory:image"), first.get()), added);
+  EXPECT_FALSE(one.attached().ok());
+  EXPECT_EQ(other.Ask(Add("memory:image"), second.get()), added);
+  ASSERT_TRUE(other.attached().ok());
+  EXPECT_EQ(Inode(other.attached()), Inode(first));
+  // The same file again: the program has it.
+  EXPECT_EQ(other.Ask(Add("memory:image"), first.get()), added);
+  EXPECT_FALSE(other.attached().ok());
 }
 
 TEST_F(LeaseServerTest, SignsOfLifeComeWhileADatasetIsOpened) {

@@ -123,7 +123,10 @@ TEST_F(LeasedDatasetsTest,
   const auto one = acquire(kOne);
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(one->name, "data-0123456789abcdef");
-  EXPECT_EQ(acquire(kOne)->name, one->name);
+  EXPECT_EQ(one->arrays, nullptr);  // the caller's own
+  const auto equal = acquire(kOne);
+  EXPECT_EQ(equal->name, one->name);
+  EXPECT_NE(equal->arrays, nullptr);
   EXPECT_EQ(files_.open(), 1);  // the second file is not kept
   // The same name for people, other content.
   const auto two = acquire(kTwo);
@@ -171,7 +174,9 @@ TEST_F(LeasedDatasetsTest, ArraysAndAFileOfTheSameContentAreOneDataset) {
   const LeaseRequest arrays = {
       .uri = "memory:x",
       .arrays = std::make_shared<const UniqueFd>(FakeFiles::File(kOne))};
-  EXPECT_EQ(datasets_.Acquire(arrays)->name, name);
+  const auto held = datasets_.Acquire(arrays);
+  EXPECT_EQ(held->name, name);
+  EXPECT_EQ(held->arrays, nullptr);
   EXPECT_EQ(files_.open(), 1);
   datasets_.Release(name);
   datasets_.Release(name);

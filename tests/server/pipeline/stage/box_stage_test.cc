@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -169,6 +170,25 @@ TEST(BoxStage, RowsOfZerosArePaddingAndStay) {
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ((*got)[1], (std::vector<float>{0, 0, 0, 0}));
   EXPECT_EQ((*got)[2], (std::vector<float>{28, 8, 28, 9}));
+}
+
+TEST(BoxStage, ASideThatIsNoNumberIsABadSample) {
+  const float kNan = std::numeric_limits<float>::quiet_NaN();
+  const float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float side : {kNan, kInfinity, -kInfinity}) {
+    for (int i = 0; i < 4; ++i) {
+      Boxes boxes = {{0, 0, 0, 0}, {1, 2, 3, 4}};
+      boxes[1][i] = side;
+      for (const char* transform :
+           {"horizontal_flip { p: 0 }", "center_crop { height: 4 width: 4 }"}) {
+        const absl::Status status =
+            MoveBoxes({transform}, boxes, {20, 20}, 1).status();
+        EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+        EXPECT_NE(status.message().find("box 1 is ["), std::string::npos)
+            << status;
+      }
+    }
+  }
 }
 
 class Log : public augment::ParameterLog {
