@@ -15,6 +15,7 @@ torch is imported when a device is opened, not before.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import warnings
@@ -48,7 +49,8 @@ class DeviceLike(Protocol):
     def index(self) -> int | None: ...
 
 
-class Target(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Target:
     """A CUDA device that batches are copied to.
 
     Attributes:
