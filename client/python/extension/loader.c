@@ -157,6 +157,7 @@ static PyObject* WaitOpen(Loader* self, PyObject* unused) {
 /* A tensor that the program wants. */
 typedef struct {
   const char* name;
+  int transform;        /* compute what the pipeline leaves to the client */
   size_t index;         /* in the batch */
   millrace_tensor sent; /* as the server sent it, in the memory of the batch */
   TensorView view;      /* what the program gets */
@@ -166,7 +167,6 @@ typedef struct {
 typedef struct {
   Py_ssize_t count;
   Field* fields;
-  int transform;
   millrace_batch* batch; /* NULL: none, or done with it */
   Block* block;          /* that the batch lies in */
   millrace_batch_info info;
@@ -253,13 +253,13 @@ static Outcome FindField(const millrace_batch* batch, Field* field,
   return kFine;
 }
 
-/* Waits for one slice. */
-static Outcome Receive(Loader* self, Received* received,
+/* Waits for one slice, or with 0 not at all. */
+static Outcome Receive(Loader* self, int64_t slice_ms, Received* received,
                        millrace_status* status, millrace_error** error) {
   Outcome outcome = OfferBlocks(self, error);
   if (outcome != kFine) return outcome;
   *status =
-      millrace_loader_next(self->loader, kSliceMs, &received->batch, error);
+      millrace_loader_next(self->loader, slice_ms, &received->batch, error);
   if (*status == MILLRACE_STATUS_NOT_READY) return kNotReady;
   if (*status != MILLRACE_STATUS_OK) return kReported;
   received->info.struct_size = sizeof(received->info);
@@ -274,27 +274,25 @@ static Outcome Receive(Loader* self, Received* received,
   return outcome;
 }
 
-static int IsComputed(const Received* received, const Field* field) {
-  return received->transform && field->sent.cast_dtype != MILLRACE_DTYPE_NONE;
+static int IsComputed(const Field* field) {
+  return field->transform && field->sent.cast_dtype != MILLRACE_DTYPE_NONE;
 }
 
 /* Whether the tensor does not need memory of its own. */
-static int MayViewBatch(const Received* received, const Field* field) {
-  return !IsComputed(received, field) && field->sent.bytes > kMaxSmallBytes;
+static int MayViewBatch(const Field* field) {
+  return !IsComputed(field) && field->sent.bytes > kMaxSmallBytes;
 }
 
-static uint64_t OwnBytes(const Received* received, const Field* field) {
-  return IsComputed(received, field) ? field->sent.cast_bytes
-                                     : field->sent.bytes;
+static uint64_t OwnBytes(const Field* field) {
+  return IsComputed(field) ? field->sent.cast_bytes : field->sent.bytes;
 }
 
 /* Memory of the pool for the tensors that need some of their own. */
 static Outcome TakeMemory(Loader* self, Received* received) {
   for (Py_ssize_t i = 0; i < received->count; ++i) {
     Field* const field = &received->fields[i];
-    if (MayViewBatch(received, field)) continue;
-    field->view.block =
-        millrace_pool_take(self->pool, OwnBytes(received, field));
+    if (MayViewBatch(field)) continue;
+    field->view.block = millrace_pool_take(self->pool, OwnBytes(field));
     if (field->view.block == NULL) return kNoMemory;
   }
   return kFine;
@@ -310,7 +308,7 @@ static Outcome FillFields(Received* received, millrace_error** error) {
       view->block = millrace_block_keep(received->block);
     } else {
       view->data = view->block->data;
-      if (!IsComputed(received, field)) {
+      if (!IsComputed(field)) {
         memcpy(view->data, field->sent.data, field->sent.bytes);
       } else if (millrace_batch_cast(received->batch, field->index, view->data,
                                      field->sent.cast_bytes,
@@ -321,7 +319,7 @@ static Outcome FillFields(Received* received, millrace_error** error) {
       }
       RowMajorStrides(view);
     }
-    if (received->transform && field->sent.channels_first_view) {
+    if (field->transform && field->sent.channels_first_view) {
       PermuteChannelsFirst(view);
     }
   }
@@ -398,11 +396,11 @@ static int AllocateMemory(Loader* self, Received* received,
                           PyObject* allocate) {
   for (Py_ssize_t i = 0; i < received->count; ++i) {
     Field* const field = &received->fields[i];
-    if (MayViewBatch(received, field)) {
+    if (MayViewBatch(field)) {
       self->views_batches = 1;
       if (received->block->release != NULL) continue;
     }
-    field->view.block = NewBlock(self, allocate, OwnBytes(received, field));
+    field->view.block = NewBlock(self, allocate, OwnBytes(field));
     if (field->view.block == NULL) return 0;
   }
   return 1;
@@ -437,9 +435,9 @@ static PyObject* RaiseOutcome(Outcome outcome, millrace_error* error) {
   return RaiseStatus("UNIMPLEMENTED", message, "{}");
 }
 
-/* `allocate`: NULL when the memory is the loader's. */
+/* `allocate`: NULL when the memory is the loader's. `wait`: 0 or 1. */
 static PyObject* NextBatch(Loader* self, PyObject* names, PyObject* allocate,
-                           Received* received) {
+                           int wait, Received* received) {
   while (1) {
     millrace_status status = MILLRACE_STATUS_OK;
     millrace_error* error = NULL;
@@ -448,7 +446,7 @@ static PyObject* NextBatch(Loader* self, PyObject* names, PyObject* allocate,
       return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
-    outcome = Receive(self, received, &status, &error);
+    outcome = Receive(self, wait ? kSliceMs : 0, received, &status, &error);
     if (outcome == kFine && allocate == NULL) {
       outcome = TakeMemory(self, received);
       if (outcome == kFine) outcome = FillFields(received, &error);
@@ -468,6 +466,7 @@ static PyObject* NextBatch(Loader* self, PyObject* names, PyObject* allocate,
       Py_RETURN_NONE;
     }
     if (outcome != kNotReady) return RaiseOutcome(outcome, error);
+    if (!wait) Py_RETURN_NONE;
     if (PyErr_CheckSignals() < 0) return NULL;
   }
   PyObject* const tensors = TupleOfTensors(names, received);
@@ -482,10 +481,17 @@ static PyObject* NextBatch(Loader* self, PyObject* names, PyObject* allocate,
 
 static PyObject* Next(Loader* self, PyObject* arguments) {
   PyObject* names = NULL;
-  Received received = {.transform = 1};
+  PyObject* transforms = NULL;
   PyObject* allocate = Py_None;
-  if (!PyArg_ParseTuple(arguments, "O!p|O:next", &PyTuple_Type, &names,
-                        &received.transform, &allocate)) {
+  int wait = 1;
+  Received received = {0};
+  if (!PyArg_ParseTuple(arguments, "O!O!|Op:next", &PyTuple_Type, &names,
+                        &PyTuple_Type, &transforms, &allocate, &wait)) {
+    return NULL;
+  }
+  if (PyTuple_Size(transforms) != PyTuple_Size(names)) {
+    PyErr_SetString(PyExc_ValueError,
+                    "transforms: expected one truth value for each name");
     return NULL;
   }
   if (self->batch_bytes == 0) {
@@ -505,13 +511,14 @@ static PyObject* Next(Loader* self, PyObject* arguments) {
   PyObject* result = NULL;
   int ready = 1;
   for (Py_ssize_t i = 0; i < received.count && ready; ++i) {
-    received.fields[i].name =
-        PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
-    ready = received.fields[i].name != NULL;
+    Field* const field = &received.fields[i];
+    field->name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
+    field->transform = PyObject_IsTrue(PyTuple_GetItem(transforms, i));
+    ready = field->name != NULL && field->transform >= 0;
   }
   if (ready) {
     self->in_next = 1;
-    result = NextBatch(self, names, allocate == Py_None ? NULL : allocate,
+    result = NextBatch(self, names, allocate == Py_None ? NULL : allocate, wait,
                        &received);
     self->in_next = 0;
     if (self->closed) FreeMemory(self);
@@ -603,11 +610,13 @@ static PyMethodDef methods[] = {
     {"wait_open", (PyCFunction)WaitOpen, METH_NOARGS,
      "Waits until the loader is open; returns the plan as JSON."},
     {"next", (PyCFunction)Next, METH_VARARGS,
-     "next(names, transform, allocate): the next batch, (epoch, step, rows, "
-     "local_valid,\nglobal_valid, tensors); None after the last epoch. "
-     "transform: compute what the pipeline\nleaves to the client, and show "
-     "images as [rows, C, H, W]. allocate: None, or a function that\nreturns "
-     "memory for the tensors, (object, address) for a number of bytes."},
+     "next(names, transforms, allocate, wait): the next batch, (epoch, step, "
+     "rows, local_valid,\nglobal_valid, tensors); None after the last epoch, "
+     "and with wait=False when it is not there\nyet. transforms: for each "
+     "name, "
+     "whether to compute what the pipeline leaves to the client,\nand to show "
+     "images as [rows, C, H, W]. allocate: None, or a function that returns "
+     "memory for\nthe tensors, (object, address) for a number of bytes."},
     {"seek", (PyCFunction)Seek, METH_VARARGS,
      "seek(epoch, step): continues at this position."},
     {"position", (PyCFunction)Position, METH_NOARGS,

@@ -38,8 +38,9 @@ class Loader:
     def next(
         self,
         names: tuple[str, ...],
-        transform: bool,
+        transforms: tuple[bool, ...],
         allocate: Callable[[int], tuple[Any, int] | None] | None = ...,
+        wait: bool = ...,
         /,
     ) -> Batch | None: ...
     def seek(self, epoch: int, step: int, /) -> None: ...

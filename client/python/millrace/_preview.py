@@ -172,7 +172,7 @@ def make(loader: Loader, position: Position, samples: int, field: str | None) ->
     explained = loader.explain(*position)
     rows = explained["samples"][:samples]
     with loader._beside(position, output="dict", names=None, tensor_type="dlpack", pin_memory=None,
-                        pipeline=loader._pipeline.of_servers(),
+                        device=None, device_prefetch=None, pipeline=loader._pipeline.of_servers(),
                         apply_device_transform=False) as other:
         batch: dict[str, Tensor] = next(iter(other))
     pictures = image.pictures(batch[image.name], len(rows))
@@ -274,7 +274,7 @@ def _stored(loader: Loader, spec: _spec_text.Message, field: str, epoch: int,
             dataset=None, pipeline=f"{order}{transforms}", window=2, fields=(field, "sample_index"),
             batch_size=None, global_batch_size=size, rank=0, world_size=1, shuffle=None,
             drop_last=False, seed=None, output="tuple", names=None, tensor_type="dlpack",
-            pin_memory=None, apply_device_transform=False) as other:
+            pin_memory=None, device=None, device_prefetch=None, apply_device_transform=False) as other:
         other._progress.jump(Position(epoch, first // size))
         image = _as_image(other.plan["tensors"][0], field, False, _spec_text.Message())
         if image is None:

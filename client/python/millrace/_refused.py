@@ -21,7 +21,7 @@ _OF_TORCH: dict[str, tuple[tuple[Any, ...], str]] = {
                 "a subset or weights"),
     "batch_sampler": ((None,), "the servers compute the order; use batch_size=, shuffle=, drop_last= "
                       "and seed="),
-    "pin_memory_device": (("",), "leave it out: pin_memory= is for CUDA"),
+    "pin_memory_device": (("",), "leave it out: pin_memory= is for CUDA, and device= copies to a device"),
     "timeout": ((0,), "next_timeout= is the time that a batch may take, in seconds"),
     "worker_init_fn": ((None,), "there are no worker processes; seed= fixes every random choice of "
                        "the servers"),
@@ -32,8 +32,6 @@ _OF_TORCH: dict[str, tuple[tuple[Any, ...], str]] = {
     "persistent_workers": ((False,), "there are no worker processes; a loader keeps its connections "
                            "from epoch to epoch"),
     "in_order": ((True,), "batches come in the order of the plan, always"),
-    "device": ((None, "cpu"), "batches arrive in host memory, which is page-locked in programs that use "
-               "CUDA; move them in the loop with .to(\"cuda\", non_blocking=True)"),
 }
 
 # Of torchvision's data sets.

@@ -19,8 +19,8 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import (_convert, _endpoint, _millrace, _on_arrays, _open_errors, _pinned, _pipeline,
-                      _preview, _ranks, _refused, _settings, _state, _values)
+from millrace import (_convert, _device, _endpoint, _millrace, _on_arrays, _open_errors, _pinned,
+                      _pipeline, _preview, _ranks, _refused, _settings, _state, _values)
 from millrace._arrays import Arrays
 from millrace._position import Position, Progress
 from millrace._values import shown
@@ -89,6 +89,8 @@ class _Plan(NamedTuple):
     facts: dict[str, Any]
     names: tuple[str, ...]  # of the tensors of a batch, in the order of the output
     keys: tuple[str, ...]  # the same under the names that the program wants
+    transforms: tuple[bool, ...]  # whether the host computes what the pipeline leaves to the client
+    on_device: tuple[Mapping[str, Any] | None, ...]  # the tensors for which the device does
 
 
 class Loader:
@@ -137,6 +139,12 @@ class Loader:
       pin_memory: True: the tensors lie in page-locked memory of torch, so that
         `.to("cuda", non_blocking=True)` copies while the program goes on. None: in programs that use
         CUDA, when the first batch is taken or later. False: never.
+      device: "cuda", "cuda:1" or a torch.device: batches are copied to this CUDA device ahead of the
+        loop, and normalised there. Tensors are torch's, for the stream that is current when the batch is
+        returned: on another stream, wait for that one and call `tensor.record_stream()`. None or "cpu":
+        they stay in host memory.
+      device_prefetch: batches that are copied ahead to the device, from 1. None: 2. The device needs
+        memory for as many, for the one in the loop and for one in preparation.
       apply_device_transform: compute what the pipeline leaves to the client, normalisation and
         casts, and show normalised images as [rows, C, H, W] (their memory stays [rows, H, W, C],
         torch's channels_last; images that are not normalised have this shape, too). False: tensors
@@ -175,6 +183,7 @@ class Loader:
                  fields: Iterable[str] | None = None, output: str = "tuple",
                  names: Mapping[str, str] | None = None,
                  tensor_type: str | None = None, pin_memory: bool | None = None,
+                 device: str | _device.DeviceLike | None = None, device_prefetch: int | None = None,
                  apply_device_transform: bool = True,
                  compression: str | None = None, window: int | None = None,
                  window_bytes: int | None = None, same_host: str | None = None,
@@ -221,6 +230,10 @@ class Loader:
             pipeline, arguments["endpoint"] if isinstance(arguments["endpoint"], Arrays) else None)
         self._local = self._pipeline.local_for(tensor_type, apply_device_transform)
         self._pinning = _pinned.Pinning(pin_memory, tensor_type, self._local)
+        self._target = _device.target_of(device, device_prefetch)  # None: host memory
+        if self._target is not None:
+            self._target.check(tensor_type, self._local)
+            arguments["tensor_type"] = "torch"
         ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened
         if rank is not None or world_size is not None:
             ranks = _ranks.find(arguments["rank"], arguments["world_size"])
@@ -246,6 +259,7 @@ class Loader:
         self._plan: _Plan | None = None
         self._ranks: tuple[int, int] | None = None
         self._convert: _convert.Converter | None = None
+        self._feeder: _device.Feeder | None = None  # of an open loader with a device
         self._closed = False
         self._process = 0  # the one that has opened the loader, or opens it
         self._taker: int | None = None  # the thread that is in _next()
@@ -363,6 +377,7 @@ class Loader:
                             expected_fingerprint=self._expected.fingerprint)
         tensor_type, convert = _convert.choose(self._arguments["tensor_type"])
         self._pinning.opened(tensor_type)
+        device = -1 if self._target is None else self._target.open()
         if self._data is not None:
             settings.update(self._data.open(self))
         try:
@@ -378,6 +393,9 @@ class Loader:
                 _on_arrays.check_spec(self._arguments["endpoint"], plan.facts["pipeline"])
             if self._expected is not None:
                 self._expected.check(plan.facts)
+            if self._target is not None:
+                self._feeder = _device.Feeder(self._target, device, int(plan.facts["steps_per_epoch"]),
+                                              plan.on_device, convert)
         except BaseException as error:  # Ctrl-C as well: a later call starts again
             failure = error if self._data is None else self._data.explain(error, "opened")
             self._give_up()
@@ -389,9 +407,12 @@ class Loader:
     def _give_up(self) -> None:
         """The native loader did not open, or is over."""
         native, self._native, self._plan, self._process = self._native, None, None, 0
+        feeder, self._feeder = self._feeder, None
         _open_loaders.discard(self)
         if native is not None:
             native.close()
+        if feeder is not None:
+            feeder.close()
         if self._data is not None:
             self._data.release()
 
@@ -423,7 +444,11 @@ class Loader:
         keys = tuple(renamed.get(name, name) for name in names)
         if len(set(keys)) != len(keys):
             raise InvalidArgumentError(f"names={shown(renamed)}: two tensors have the same name")
-        return _Plan(facts, tuple(names), keys)
+        on_device = tuple([
+            _device.computed(tensors.get(name)) if self._transform and self._target is not None else None
+            for name in names])
+        transforms = tuple([self._transform and tensor is None for tensor in on_device])
+        return _Plan(facts, tuple(names), keys, transforms, on_device)
 
     def open(self) -> Loader:
         """Opens the loader now, and begins to receive batches. Returns the loader.
@@ -432,8 +457,8 @@ class Loader:
           NotFoundError: no server has the dataset, the preset or a field.
           UnavailableError, DeadlineExceededError: no server answered within open_timeout. May be
             called again.
-          InvalidArgumentError: the servers refuse the pipeline, or the batch cannot be shared by the
-            ranks.
+          InvalidArgumentError: the servers refuse the pipeline, the batch cannot be shared by the
+            ranks, or torch does not have the device.
           FailedPreconditionError: the servers' plan is not that of the loaded state; or the process
             was forked by one that has opened a loader.
           CancelledError: closed.
@@ -452,6 +477,13 @@ class Loader:
         if self._data is not None:
             self._data.close()
         _open_loaders.discard(self)
+        self._close_feeder()
+
+    def _close_feeder(self) -> None:
+        """Of a closed loader: by the thread that takes batches, as long as there is one."""
+        feeder = self._feeder
+        if feeder is not None and self._taker is None:
+            feeder.close()
 
     def __enter__(self) -> Loader:
         self._check_usable()
@@ -473,6 +505,7 @@ class Loader:
           DataLossError: a damaged sample; `seek()` continues behind its batch.
           FailedPreconditionError: a newer iterator has begun, or the process is a forked child.
           CancelledError: closed.
+          torch.cuda.OutOfMemoryError: with device=, no memory for the batch. May be called again.
         After an error, an iterator that the program has kept can be asked again. A new `for` loop
         begins the next epoch, unless `load_state_dict(state_dict())` says to continue this one.
         """
@@ -493,6 +526,8 @@ class Loader:
             return self._next_alone(iterator)
         finally:
             self._taker = None
+            if self._closed:
+                self._close_feeder()
 
     def _next_alone(self, iterator: _Epoch) -> Any:
         plan = self._opened()[1]
@@ -522,21 +557,28 @@ class Loader:
             iterator.ended = True
             self._progress.finish()
             raise StopIteration
-        received = self._receive(wanted)
-        after = Position(wanted.epoch, wanted.step + 1)
-        self._native_next = (after if after.step < plan.facts["steps_per_epoch"] else
-                             Position(after.epoch + 1, 0))
+        info, tensors = self._take(wanted)
         # Before the batch counts as delivered: local transforms are the program's, and may fail.
-        batch = self._batch_of(plan, received[5])
+        batch = self._batch_of(plan, tensors)
         self._progress.advance(*wanted)
         iterator.here = self._progress.here
-        self._last_batch = BatchInfo(*received[:5])
+        self._last_batch = BatchInfo(*info)
         return batch
 
-    def _batch_of(self, plan: _Plan, received: tuple[_millrace.Tensor, ...]) -> Any:
-        convert = self._convert
-        assert convert is not None
-        tensors = [convert(tensor) for tensor in received]
+    def _take(self, wanted: Position) -> tuple[_device.Info, list[Any]]:
+        """The batch of a position, in tensors for the program."""
+        if self._feeder is None:
+            received = self._receive(wanted)
+            convert = self._convert
+            assert convert is not None
+            return received[:5], [convert(tensor) for tensor in received[5]]
+        if not self._feeder.has(wanted):
+            received = self._receive(wanted)  # may open again: with another feeder
+            self._feeder.put(received)
+        self._feeder.fill(self._receive_ready)
+        return self._feeder.take()
+
+    def _batch_of(self, plan: _Plan, tensors: list[Any]) -> Any:
         if self._local is not None:
             tensors = self._local.apply(plan.names, tensors)
         return dict(zip(plan.keys, tensors)) if self._as_dict else tuple(tensors)
@@ -545,7 +587,9 @@ class Loader:
         for _ in range(_MAX_SERVERS):
             native, plan = self._opened()  # of another server: the same plan, the same batches
             try:
-                return self._receive_from(native, plan, wanted)
+                received = self._receive_from(native, plan, wanted, True)
+                assert received is not None
+                return received
             except Error as error:
                 if self._data is None:
                     raise
@@ -554,8 +598,16 @@ class Loader:
                     raise failure from None
         raise failure
 
-    def _receive_from(self, native: _millrace.Loader, plan: _Plan,
-                      wanted: Position) -> _millrace.Batch:
+    def _receive_ready(self, wanted: Position) -> _millrace.Batch | None:
+        """Without waiting, and without opening again."""
+        native, plan = self._native, self._plan
+        if native is None or plan is None or self._closed:
+            return None
+        return self._receive_from(native, plan, wanted, False)
+
+    def _receive_from(self, native: _millrace.Loader, plan: _Plan, wanted: Position,
+                      wait: bool) -> _millrace.Batch | None:
+        """None: not there yet, and not waited for."""
         for _ in range(2):
             if self._native_next is None:
                 self._native_next = Position(*native.position())
@@ -563,8 +615,13 @@ class Loader:
                 native.seek(*wanted)
                 self._restart = False
             self._native_next = None  # until the batch is here
-            received = native.next(plan.names, self._transform, self._pinning.allocate())
+            received = native.next(plan.names, plan.transforms, self._pinning.allocate(), wait)
+            if received is None and not wait:
+                return None
             if received is not None and received[:2] == wanted:
+                after = Position(wanted.epoch, wanted.step + 1)
+                self._native_next = (after if after.step < plan.facts["steps_per_epoch"] else
+                                     Position(after.epoch + 1, 0))
                 return received
             # Ctrl-C between the return of a call and its result has lost a batch.
         raise InternalError(f"the loader does not return the batch of epoch {wanted.epoch}, step "
@@ -742,8 +799,11 @@ class Loader:
         next() waited, and "first_batch_seconds"; "retried_steps", "hedged_steps", "hedge_wins",
         "extra_bytes"; "servers", "window", "window_changes", "window_reason"; and "by_server", the
         seconds that each server spent reading, decoding, augmenting and sending."""
-        native = self._native  # another thread may be giving it up
+        native, feeder = self._native, self._feeder  # another thread may be giving them up
         counters: dict[str, Any] = {} if native is None else json.loads(native.stats())
+        if counters and feeder is not None:
+            counters["batches"] -= feeder.batches_ahead
+            counters["samples"] -= feeder.samples_ahead
         return counters
 
     def where_the_time_went(self) -> str:

@@ -146,7 +146,7 @@ for step in (0, 11):
 a = millrace.ArgumentError
 for named, part in ((dict(num_workers=4), "num_workers"), (dict(collate_fn=list), "collate_fn"),
                     (dict(sampler=[1]), "sampler"), (dict(batch_sampler=[[1]]), "batch_sampler"),
-                    (dict(device="cuda"), '.to("cuda", non_blocking=True)'),
+                    (dict(device=0), 'expected "cuda"'),
                     (dict(generator=torch.Generator()), "seed="), (dict(worker_init_fn=print), "seed="),
                     (dict(prefetch_factor=2), "window="), (dict(persistent_workers=True), "epoch"),
                     (dict(timeout=3), "next_timeout="), (dict(multiprocessing_context="spawn"), "no worker"),

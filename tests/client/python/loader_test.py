@@ -286,7 +286,7 @@ whole = [digest(batch) for batch in one]
 one.set_epoch(0)
 it = iter(one)
 got = [digest(next(it)) for _ in range(3)]
-one._native.next((), True)           # Ctrl-C after the call returned: nobody has the batch
+one._native.next((), ())             # Ctrl-C after the call returned: nobody has the batch
 one._native_next = None
 got += [digest(batch) for batch in it]
 assert got == whole
@@ -509,7 +509,10 @@ class Arguments(Case):
         ("generator=1", TypeError, "seed="),
         ("prefetch_factor=2", TypeError, "window="),
         ("persistent_workers=True", TypeError, "worker"),
-        ("device='cuda'", TypeError, ".to(\"cuda\", non_blocking=True)"),
+        ("device=1", TypeError, "expected \"cuda\""),
+        ("device='mps'", ValueError, "images.to('mps')"),
+        ("device='cuda', tensor_type='numpy'", ValueError, "leave tensor_type= out"),
+        ("device_prefetch=2", TypeError, "add device=\"cuda\""),
         ("shufle=True", TypeError, "did you mean shuffle"),
         ("frobnicate=1", TypeError, "frobnicate"),
         ("pad_last=1", TypeError, "pad_last=1"),
@@ -538,6 +541,7 @@ class Arguments(Case):
         ("output='dict', names={'nothing': 'x'}", "millrace.NotFoundError", "nothing"),
         ("pipeline='no_such_preset', dataset='d'", "millrace.NotFoundError", "no_such_preset"),
         ("pin_memory=True", "millrace.InvalidArgumentError", "type 'numpy'"),
+        ("device='cuda'", "millrace.InvalidArgumentError", "torch cannot be imported"),
     )
 
     def _check(self, refused, act):

@@ -33,6 +33,7 @@ millrace.Loader("data-1:7001", pipeline=pipeline, batch_size=5)
 notes: tuple[str, ...] = millrace.Pipeline.from_torchvision(print, local="batch", seed=7).notes
 given: millrace.Pipeline | None = loader.pipeline
 import array
+on_device = millrace.Loader("data-1:7001", "photos", batch_size=5, device="cuda:1", device_prefetch=3)
 columns = {"x": array.array("i", [1, 2])}
 millrace.Loader(columns, batch_size=1)
 data = millrace.Arrays(columns, classes={"x": ["cat", "dog"]})
@@ -61,6 +62,7 @@ millrace.Arrays([1, 2])
 millrace.Pipeline(seed="1")
 millrace.Pipeline.from_albumentations(print, local="batch")
 millrace.DataLoader("data-1:7001", dp_rank="first")
+millrace.Loader("data-1:7001", device=1)
 millrace.NoSuchName
 """
 
@@ -79,7 +81,7 @@ class Typing(PackageCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_a_program(self):
-        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 12)):
+        for name, text, mistakes in (("good.py", _GOOD, 0), ("bad.py", _BAD, 13)):
             path = os.path.join(self.work, name)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
