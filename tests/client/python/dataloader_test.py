@@ -329,7 +329,6 @@ for skip in (0, 30, 40, 41):
     assert seen == whole[skip * 50:], skip
     assert ends == ([False] * (40 - skip) + [True])[:41 - skip], ends
     assert one.stats()["batches"] == 41 - skip, "a seek, not a way"
-    assert len(seen) == 2030 - skip * 50
     assert not state.in_dataloader
     assert one.state_dict()["epoch"] == 1
 one = loader(shuffle=True, fields=INDEX)
