@@ -9,6 +9,7 @@ are run by torchrun on two ranks.
 """
 
 import os
+import socket
 import sys
 
 import millrace
@@ -109,7 +110,13 @@ def accelerate_gather_for_metrics(environment):
     accelerator = accelerate.Accelerator(cpu=True)
     assert accelerator.num_processes == 2
     seen = []
-    for samples, pad_last in ((2000, False), (2011, True)):  # 20 batches of 100; one of 11 more
+    try:
+        next(iter(accelerator.prepare(environment.loader(samples=2011))))
+        raise AssertionError("ranks with different numbers of rows")
+    except millrace.InvalidArgumentError as error:
+        assert "5 or 6 rows" in str(error) and "pad_last=True" in str(error), error
+    # 20 batches of 100; one of 11 or 10 more.
+    for samples, pad_last in ((2000, False), (2011, True), (2010, False)):
         loader = accelerator.prepare(environment.loader(
             samples=samples, pad_last=pad_last, fields=["label", "sample_index"]))
         assert len(loader) == -(-samples // 100) and loader.rank == accelerator.process_index
@@ -118,6 +125,51 @@ def accelerate_gather_for_metrics(environment):
         assert sorted(found) == list(range(samples)), len(found)
         seen.append(len(found))
     return f"{seen} samples over 2 ranks, each once"
+
+
+def accelerate_moves_batches(environment):
+    import accelerate
+    accelerator = accelerate.Accelerator(cpu=True)
+    before = accelerator.prepare(environment.loader())
+    accelerator.state.device = torch.device("meta")  # in the place of a GPU
+    assert accelerator.device.type == "meta"
+    after, kept = accelerator.prepare(environment.loader(), environment.loader(device="cpu"))
+    loaders = {"cpu": (before, kept), "meta": (after, accelerate.skip_first_batches(after, 38))}
+    for device, those in loaders.items():
+        for loader in those:
+            found = {tensor.device.type for batch in loader for tensor in batch}
+            assert found == {device}, found
+    return "to the Accelerator's device, unless device=\"cpu\" says otherwise"
+
+
+def accelerate_notebook_launcher(environment):
+    import accelerate
+
+    def train(path):
+        # In a forked process, as a cell's function.
+        accelerator = accelerate.Accelerator(cpu=True)
+        try:
+            loader = accelerator.prepare(environment.loader(batch_size=25, fields=["sample_index"]))
+            text = " ".join(str(index) for batch in loader for index in batch[0].tolist())
+        except millrace.FailedPreconditionError as error:
+            text = str(error)
+        with open(f"{path}.{accelerator.process_index}", "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def launch(name):
+        path = os.path.join(environment.work, name)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        accelerate.notebook_launcher(train, (path,), num_processes=2, use_port=port)
+        return [open(f"{path}.{rank}", encoding="utf-8").read() for rank in range(2)]
+
+    samples = [int(index) for text in launch("notebook") for index in text.split()]
+    assert sorted(samples) == list(range(2000)), len(samples)
+    len(environment.loader())
+    for text in launch("notebook-again"):
+        assert "notebook_launcher" in text and "restart the kernel" in text, text
+    return "2 forked ranks share an epoch; after a loader was opened here, they say to restart the kernel"
 
 
 # ---- Lightning -----------------------------------------------------------------------------
@@ -156,8 +208,9 @@ def _module(seen):
 
 def _trainer(**named):
     import lightning
-    return lightning.Trainer(accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
-                             enable_progress_bar=False, enable_model_summary=False, **named)
+    return lightning.Trainer(**{"accelerator": "cpu", "devices": 1, "logger": False,
+                                "enable_checkpointing": False, "enable_progress_bar": False,
+                                "enable_model_summary": False, **named})
 
 
 def _flat(batches):
@@ -204,6 +257,37 @@ def lightning_overfit_batches(environment):
     assert seen["train 0"] == seen["train 1"] == seen["train 2"], "not the same batches"
     assert _flat(seen["train 2"]) == list(range(100))
     return "the same 2 batches in 3 epochs"
+
+
+def lightning_ddp_notebook(environment):
+    # The ranks are forked; what they saw is in files.
+    seen = {}
+    module = _module(seen)
+
+    def write():
+        path = os.path.join(environment.work, f"lightning-notebook.{module.global_rank}")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(" ".join(map(str, _flat(seen["train 0"]))))
+
+    module.on_train_end = write
+
+    def fit():
+        _trainer(devices=2, strategy="ddp_notebook", max_epochs=1).fit(
+            module, environment.loader(batch_size=25, fields=_WITH_INDEX))
+
+    fit()
+    samples = []
+    for rank in range(2):
+        with open(os.path.join(environment.work, f"lightning-notebook.{rank}"), encoding="ascii") as file:
+            samples += map(int, file.read().split())
+    assert sorted(samples) == list(range(2000)), len(samples)
+    len(environment.loader())
+    try:
+        fit()
+        raise AssertionError("forked ranks opened a loader")
+    except torch.multiprocessing.ProcessRaisedException as error:
+        assert "ddp_notebook" in str(error) and "restart the kernel" in str(error), error
+    return "2 forked ranks share an epoch; after a loader was opened here, they say to restart the kernel"
 
 
 # ---- Hugging Face Trainer ------------------------------------------------------------------
@@ -286,11 +370,11 @@ def hf_evaluate_on_two_ranks(environment):
         raise AssertionError("ranks with different numbers of rows")
     except millrace.InvalidArgumentError as error:
         assert "pad_last=True" in str(error), error
-    for samples, pad_last in ((111, True), (100, False)):
+    for samples, pad_last in ((111, True), (100, False), (110, False)):
         loader = _hf_loader(environment, samples=samples, batch_size=25, pad_last=pad_last)
         counts.append(trainer.evaluate(loader)["eval_count"])
-    assert counts == [111, 100], counts
-    return "111 and 100 samples over 2 ranks"
+    assert counts == [111, 100, 110], counts
+    return "111, 100 and 110 samples over 2 ranks"
 
 
 # ---- torch ---------------------------------------------------------------------------------
@@ -340,8 +424,9 @@ def length_before_the_process_group(environment):
 
 
 _CHECKS = [accelerate_skip_first_batches, accelerate_last_accumulation, accelerate_gather_for_metrics,
+           accelerate_moves_batches, accelerate_notebook_launcher,
            lightning_validate_test_predict, lightning_loader_of_a_hook, lightning_overfit_batches,
-           hf_evaluate_and_predict, hf_refusals, hf_evaluate_on_two_ranks, mesh_ranks_share_batches,
+           lightning_ddp_notebook, hf_evaluate_and_predict, hf_refusals, hf_evaluate_on_two_ranks, mesh_ranks_share_batches,
            length_before_the_process_group]
 
 

@@ -19,6 +19,7 @@ describes arguments, errors and what is not there yet.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from millrace import _millrace, _values, errors, transforms
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from millrace.hf_trainer import TrainerMixin as TrainerMixin
     from millrace.torch_loader import DataLoader as DataLoader
 else:
-    # Neither in __all__ nor in dir(): `from millrace import *` and help(millrace) import no torch.
+    # Not in __all__: `from millrace import *` imports no torch.
     _OF_TORCH = {"DataLoader": "millrace.torch_loader", "TrainerMixin": "millrace.hf_trainer"}
 
     def __getattr__(name: str) -> Any:
@@ -53,6 +54,10 @@ else:
                 "use millrace.Loader with NumPy") from error
         globals()[name] = found
         return found
+
+    def __dir__() -> list[str]:
+        # Where torch is not installed, tools that look at each name, such as help(), would fail.
+        return sorted({*globals(), *(_OF_TORCH if importlib.util.find_spec("torch") else ())})
 
 __version__: str = _millrace.version()
 

@@ -9,12 +9,18 @@ Accelerate is not imported here: a program that does not use it has no GradientS
 
 from __future__ import annotations
 
+import itertools
 import sys
-from typing import Any
+from typing import Any, Iterator
+
+
+def _of_state(name: str) -> Any:
+    """A class of accelerate.state. None: the program has not imported it."""
+    return getattr(sys.modules.get("accelerate.state"), name, None)
 
 
 def _gradient_state() -> Any:
-    kind = getattr(sys.modules.get("accelerate.state"), "GradientState", None)
+    kind = _of_state("GradientState")
     return None if kind is None else kind()
 
 
@@ -51,10 +57,79 @@ class Registration:
             state._remove_dataloader(self)
 
 
-def batches_to_skip(dataset: Any) -> int | None:
-    """The number of batches that accelerate.skip_first_batches() leaves out of the iteration that
-    begins over a dataset. None: another program iterates."""
+class Preparation:
+    """Whether Accelerator.prepare() has taken a loader, and what then holds for its batches.
+
+        preparation = Preparation(moves=True)
+        preparation.note()                  # prepare() asks
+        batch = preparation.moved(batch)    # of each batch
+    """
+
+    def __init__(self, moves: bool) -> None:
+        """`moves`: batches of a loader that is prepared go to the Accelerator's device."""
+        self._moves = moves
+        self._device: Any = None
+        # Whether the program may gather rows of the batches over the ranks.
+        self.gathers = False
+
+    def note(self) -> None:
+        """A program asks whether the loader is prepared: Accelerate, once there is an Accelerator."""
+        kind = _of_state("AcceleratorState")
+        if kind is None or not kind._shared_state:
+            return
+        self.gathers = True
+        if self._moves:
+            device = kind().device
+            self._device = None if device.type == "cpu" else device
+
+    def moved(self, batch: Any) -> Any:
+        """A batch on the Accelerator's device, as its own loaders hand it out."""
+        if self._device is None:
+            return batch
+        if isinstance(batch, dict):
+            return {name: self._moved(tensor) for name, tensor in batch.items()}
+        return tuple([self._moved(tensor) for tensor in batch])
+
+    def _moved(self, tensor: Any) -> Any:
+        # CUDA has read memory that is not page-locked when a copy returns, and torch keeps other memory.
+        # Of further kinds of devices this is not known.
+        return tensor.to(self._device, non_blocking=self._device.type == "cuda")
+
+
+class _Skipped(int):
+    """The number of batches that accelerate.skip_first_batches() leaves out: it drops each batch whose
+    index is below this number. When the iteration begins behind these batches, no index is.
+    `index >= skipped` asks the right operand, because its class is derived from int."""
+
+    asked = False  # Accelerate has compared an index with this object
+    behind = False  # all indices count as at or above it
+
+    def __le__(self, index: int) -> bool:
+        self.asked = True
+        return self.behind or int(self) <= index
+
+    __hash__ = int.__hash__
+
+
+def skipping_loader(dataset: Any) -> Any:
+    """The loader that accelerate.skip_first_batches() has made over a dataset, and that iterates. None:
+    another program iterates."""
     state = _gradient_state()
     active = None if state is None else state.active_dataloader
-    skip = getattr(active, "skip_batches", None)
-    return skip if isinstance(skip, int) and getattr(active, "dataset", None) is dataset else None
+    is_it = isinstance(getattr(active, "skip_batches", None), int) and \
+        getattr(active, "dataset", None) is dataset
+    return active if is_it else None
+
+
+def batches_to_drop(skipping: Any, rows: int) -> Iterator[None]:
+    """Elements for torch, which collates `rows` of them to a batch that `skipping` drops: of one batch, and
+    where that does not compare its `skip_batches` with the index of each batch, of all."""
+    count = int(skipping.skip_batches)
+    if count == 0:
+        return
+    skipped = skipping.skip_batches = _Skipped(count)
+    yield from itertools.repeat(None, rows)
+    if skipped.asked:
+        skipped.behind = True
+    else:
+        yield from itertools.repeat(None, (count - 1) * rows)

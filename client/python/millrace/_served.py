@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from typing import Any, Iterator
 
 import torch.utils.data  # type: ignore[import-not-found,unused-ignore]
-from millrace import _accelerate
+from millrace import _accelerate, _last_batch
 from millrace.errors import FailedPreconditionError
 from millrace.loader import Loader
 
@@ -19,8 +20,9 @@ class ServedDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
     accelerate.skip_first_batches() makes: its iteration begins behind the batches that it skips.
     """
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, preparation: _accelerate.Preparation) -> None:
         self._loader = loader
+        self.preparation = preparation
         # The iteration that has begun last, of the loader or of one that skips batches.
         self._current: weakref.ref[Batches] | None = None
 
@@ -34,23 +36,21 @@ class ServedDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
         return len(self._loader.dataset)
 
     def __iter__(self) -> Iterator[Any]:
-        skip = _accelerate.batches_to_skip(self)
-        if skip is None:
+        skipping = _accelerate.skipping_loader(self)
+        if skipping is None:
             raise FailedPreconditionError(
                 "the dataset of a millrace.DataLoader cannot be iterated, because its samples are at "
                 "the data servers, which make batches of them: iterate over the DataLoader")
-        return self._behind(skip)
+        return self._behind(skipping)
 
-    def _behind(self, skip: int) -> Iterator[Any]:
+    def _behind(self, skipping: Any) -> Iterator[Any]:
         # torch takes batch_size elements for each batch, and hands them to whole_batch().
         rows = self._loader.batch_size
-        self._loader.seek(self._loader._progress.upcoming.epoch, skip)
-        for _ in range(skip * rows):
-            yield None
+        self._loader.seek(self._loader._progress.upcoming.epoch, int(skipping.skip_batches))
+        yield from _accelerate.batches_to_drop(skipping, rows)
         for batch in self.batches():
             yield _Whole(batch)
-            for _ in range(rows - 1):
-                yield None
+            yield from itertools.repeat(None, rows - 1)
 
     def batches(self) -> Batches:
         """The next iteration. The one before it is no longer known to Accelerate when it begins."""
@@ -108,9 +108,11 @@ class Batches(Iterator[Any]):
         info = self._loader.last_batch
         if info is not None and info.step + 1 == len(self._loader):
             self._entry.set_last(info.global_valid % self._loader.global_batch_size)
-        return batch
+        return self._dataset.preparation.moved(batch)
 
     def _begin(self) -> None:
+        if self._dataset.preparation.gathers and not self._loader._arguments["allow_uneven"]:
+            _last_batch.check_equal_rows(self._loader.plan, self._loader.world_size)
         self._begun = True
         current = self._dataset._current
         before = None if current is None else current()

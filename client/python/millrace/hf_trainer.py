@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from millrace import _last_batch
 from millrace.errors import InvalidArgumentError
 from millrace.torch_loader import DataLoader
 
@@ -46,7 +47,10 @@ class TrainerMixin:
             return super().get_train_dataloader()  # type: ignore[misc]
         self._check(loader, self._train_batch_size, "per_device_train_batch_size")
         self._resume_in(loader)
-        return self._prepared(loader)
+        prepared = self._prepared(loader)
+        # The Trainer gathers losses of a training, but no rows.
+        loader.dataset.preparation.gathers = False
+        return prepared
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         """The eval_dataset when it is a millrace.DataLoader."""
@@ -65,14 +69,12 @@ class TrainerMixin:
 
     def _evaluating(self, loader: DataLoader) -> Any:
         self._check(loader, self.args.eval_batch_size, "per_device_eval_batch_size")
-        arguments = loader._loader._arguments
-        samples = loader.plan["samples_per_epoch"]
-        if loader.world_size > 1 and arguments["drop_last"] is False and \
-                not arguments["pad_last"] and samples % loader.global_batch_size:
+        last = _last_batch.uneven(loader.plan, loader.world_size)
+        if last is not None:
             raise InvalidArgumentError(
-                f"{loader!r} has a last batch of {samples % loader.global_batch_size} samples, of "
-                f"which the {loader.world_size} ranks get different numbers, and the Trainer gathers "
-                "equal ones: make the loader with pad_last=True")
+                f"{loader!r} has a last batch of {last.samples} samples, of which the {last.world_size} "
+                "ranks get different numbers, and the Trainer gathers equal ones: make the loader with "
+                "pad_last=True")
         return self._prepared(loader)
 
     def _prepared(self, loader: DataLoader) -> Any:

@@ -19,8 +19,9 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import (_convert, _device, _endpoint, _millrace, _on_arrays, _open_errors, _pinned,
-                      _pipeline, _preview, _ranks, _refused, _settings, _state, _values)
+from millrace import (_convert, _device, _endpoint, _home_process, _last_batch, _millrace, _on_arrays,
+                      _open_errors, _pinned, _pipeline, _preview, _ranks, _refused, _settings, _state,
+                      _values)
 from millrace._arrays import Arrays
 from millrace._position import Position, Progress
 from millrace._values import shown
@@ -124,11 +125,15 @@ class Loader:
       pad_last: with drop_last=False, fill the last batch with rows that hold no sample (zeros,
         "valid" False, and -100 for labels of which the dataset knows the classes: of arrays, those of
         Arrays(classes=)), so that all ranks have equally many rows.
+      allow_uneven: with drop_last=False on several ranks, accept what is refused otherwise: a last batch
+        of which a rank gets no row, and with Accelerate, ranks with different numbers of rows.
       seed: of the order and of every random choice. None: the pipeline's, or 0.
       rank, world_size: this process and the number of processes that share each batch. Default: of
         torch.distributed when the program has initialised it, else of the environment variables
         RANK and WORLD_SIZE, else 0 and 1. Ranks that share a batch, as those of tensor or pipeline
         parallelism, are given the same number.
+      device_mesh: the dimension of a torch DeviceMesh over which the data is split, mesh["dp"], instead of
+        rank and world_size.
       fields: names of the tensors of a batch, in the order of the output. Besides fields of the
         dataset: "sample_index" (int64 [rows], -1 in padding) and "valid" (bool [rows]). None: all
         fields of the pipeline. A set is refused: it has no order.
@@ -178,8 +183,9 @@ class Loader:
                  pipeline: str | os.PathLike[str] | Pipeline | Callable[..., Any] | None = None,
                  batch_size: int | None = None, *,
                  global_batch_size: int | None = None, shuffle: bool | None = False,
-                 drop_last: bool | None = False, pad_last: bool = False, seed: int | None = None,
-                 rank: int | None = None, world_size: int | None = None,
+                 drop_last: bool | None = False, pad_last: bool = False, allow_uneven: bool = False,
+                 seed: int | None = None,
+                 rank: int | None = None, world_size: int | None = None, device_mesh: Any = None,
                  fields: Iterable[str] | None = None, output: str = "tuple",
                  names: Mapping[str, str] | None = None,
                  tensor_type: str | None = None, pin_memory: bool | None = None,
@@ -204,7 +210,7 @@ class Loader:
             arguments[name] = _values.optional_whole_number(name, arguments[name], 0)
         for name in ("shuffle", "drop_last", "verify_payload", "pin_memory"):
             _values.optional_flag(name, arguments[name])
-        for name in ("apply_device_transform", "pad_last"):
+        for name in ("apply_device_transform", "pad_last", "allow_uneven"):
             _values.flag(name, arguments[name])
         for name in ("dataset", "tensor_type", "compression", "same_host"):
             _values.optional_text(name, arguments[name])
@@ -234,6 +240,13 @@ class Loader:
         if self._target is not None:
             self._target.check(tensor_type, self._local)
             arguments["tensor_type"] = "torch"
+        if device_mesh is not None:
+            if rank is not None or world_size is not None:
+                raise InvalidArgumentError(
+                    "device_mesh= and rank= (dp_rank=) say the same, this process's part of each batch: give "
+                    "one of them")
+            rank, world_size = _ranks.of_mesh(device_mesh)
+            arguments.update(rank=rank, world_size=world_size, device_mesh=None)
         ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened
         if rank is not None or world_size is not None:
             ranks = _ranks.find(arguments["rank"], arguments["world_size"])
@@ -325,11 +338,7 @@ class Loader:
         return now is not None and now != self._ranks
 
     def _check_process(self) -> None:
-        if self._process not in (0, os.getpid()):
-            raise FailedPreconditionError(
-                f"the loader belongs to process {self._process} and does not work in its forked "
-                f"child {os.getpid()}; start the process with \"spawn\" or \"forkserver\" instead, "
-                "and give it a loader that is not open yet")
+        _home_process.check_home(self._process)
 
     def _check_usable(self) -> None:
         """Of everything that changes what comes next."""
@@ -378,9 +387,11 @@ class Loader:
         tensor_type, convert = _convert.choose(self._arguments["tensor_type"])
         self._pinning.opened(tensor_type)
         device = -1 if self._target is None else self._target.open()
+        _home_process.check_may_open()
         if self._data is not None:
             settings.update(self._data.open(self))
         try:
+            _home_process.note_open()
             # close() in another thread finds it from now on, and ends the wait.
             native = self._native = _millrace.Loader(settings)
             _open_loaders.add(self)
@@ -393,6 +404,8 @@ class Loader:
                 _on_arrays.check_spec(self._arguments["endpoint"], plan.facts["pipeline"])
             if self._expected is not None:
                 self._expected.check(plan.facts)
+            if not self._arguments["allow_uneven"]:
+                _last_batch.check_no_rank_is_empty(plan.facts, ranks[1])
             if self._target is not None:
                 self._feeder = _device.Feeder(self._target, device, int(plan.facts["steps_per_epoch"]),
                                               plan.on_device, convert)
@@ -458,7 +471,7 @@ class Loader:
           UnavailableError, DeadlineExceededError: no server answered within open_timeout. May be
             called again.
           InvalidArgumentError: the servers refuse the pipeline, the batch cannot be shared by the
-            ranks, or torch does not have the device.
+            ranks, a rank would get no row of the last batch, or torch does not have the device.
           FailedPreconditionError: the servers' plan is not that of the loaded state; or the process
             was forked by one that has opened a loader.
           CancelledError: closed.
@@ -811,17 +824,21 @@ class Loader:
         native = self._native
         return "the loader is not open" if native is None else native.where_the_time_went()
 
-    def replay(self, epoch: int, step: int) -> Any:
-        """This rank's batch of any position again, as an iteration returns it, with its tensors.
-        `explain()` has what was drawn. The iteration of this loader is not disturbed: another
-        connection asks for the one batch.
+    def replay(self, epoch: int, step: int, *, drawn: bool = False) -> Any:
+        """This rank's batch of any position again, as an iteration returns it, with its tensors. The
+        iteration of this loader is not disturbed: another connection asks for the one batch.
+
+        Args:
+          drawn: True: (batch, what `explain()` returns), with what was drawn for each row.
 
         Raises:
           InvalidArgumentError: a step past the end of its epoch.
         """
         self._check_usable()
+        _values.flag("drawn", drawn)
         with self._beside(self._position(epoch, step)) as other:
-            return next(iter(other))
+            batch = next(iter(other))
+            return (batch, other.explain(epoch, step)) if drawn else batch
 
     def _another(self, **changed: Any) -> Loader:
         """A loader with these arguments, but for those that are given, that is not open. A plain one,

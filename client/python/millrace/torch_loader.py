@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import torch.utils.data  # type: ignore[import-not-found,unused-ignore]
-from millrace import _ranks, _refused
+from millrace import _refused
+from millrace._accelerate import Preparation
 from millrace._arrays import Arrays
 from millrace._preview import Preview
 from millrace._served import SequentialOrder, ServedDataset, ShuffledOrder, whole_batch
@@ -38,18 +39,14 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
       endpoint, dataset, pipeline, batch_size: as `Loader`. batch_size is that of a rank.
       dp_rank, dp_world: as `rank` and `world_size` of `Loader`, under the names of data parallelism:
         ranks that share a batch, as those of tensor or pipeline parallelism, have the same dp_rank.
-      device_mesh: the dimension of a torch DeviceMesh over which the data is split, mesh["dp"],
-        instead of dp_rank and dp_world.
-      others: as `Loader`, by name: shuffle, drop_last, pad_last, seed, output, names and so on.
+      others: as `Loader`, by name: shuffle, drop_last, pad_last, device_mesh, seed, output, names and so
+        on.
 
     Raises:
       ArgumentError: an argument that does not exist or cannot be honoured, or a wrong type.
       InvalidArgumentError: a value out of range.
     """
 
-    # accelerate.Accelerator.prepare() returns the loader as it is, and does not shard the batches
-    # again or receive them on one rank only.
-    _is_accelerate_prepared = True
     # accelerate.Accelerator.save_state() and load_state() contain the state of the loader.
     use_stateful_dataloader = True
 
@@ -57,8 +54,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
                  dataset: str | torch.utils.data.IterableDataset[Any] | None = None,
                  pipeline: str | os.PathLike[str] | Pipeline | Callable[..., Any] | None = None,
                  batch_size: int | None = None, *,
-                 dp_rank: int | None = None, dp_world: int | None = None, device_mesh: Any = None,
-                 **others: Any) -> None:
+                 dp_rank: int | None = None, dp_world: int | None = None, **others: Any) -> None:
         # A framework that builds a new loader, as Lightning for predict(), hands over what it finds.
         if others.get("collate_fn") is whole_batch:
             del others["collate_fn"]
@@ -67,10 +63,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         if isinstance(dataset, ServedDataset):
             self._loader = _again(dataset, others, {
                 "endpoint": endpoint or None, "pipeline": pipeline, "batch_size": batch_size,
-                "dp_rank": dp_rank, "dp_world": dp_world, "device_mesh": device_mesh})
+                "dp_rank": dp_rank, "dp_world": dp_world})
         else:
             rank, world_size = _ranks_of(others.pop("rank", None), others.pop("world_size", None),
-                                         dp_rank, dp_world, device_mesh)
+                                         dp_rank, dp_world)
             tensor_type = others.pop("tensor_type", None)
             if tensor_type not in (None, "torch"):
                 raise ArgumentError(
@@ -78,7 +74,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
                     "it out, or use millrace.Loader")
             self._loader = Loader(endpoint, dataset, pipeline, batch_size, rank=rank,
                                   world_size=world_size, tensor_type="torch", **others)
-        served = ServedDataset(self._loader)
+        # Accelerate's own loaders move batches. A program that names a device says where it wants them.
+        served = ServedDataset(self._loader, Preparation(moves=others.get("device") is None))
         # Without batch_size, torch adds no sampler of its own. `batch_size` is a property here.
         super().__init__(served, batch_size=None, collate_fn=whole_batch)
         arguments = self._loader._arguments
@@ -88,6 +85,20 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         for name in ("batch_size", "drop_last", "pin_memory"):
             if arguments[name] is not None:
                 self.__dict__[name] = arguments[name]
+
+    # ---- What Accelerate asks ----------------------------------------------------------------
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """accelerate.Accelerator.prepare() returns the loader as it is, and does not shard the batches
+        again or receive them on one rank only. From then on, batches go to the Accelerator's device."""
+        served: ServedDataset = self.dataset
+        served.preparation.note()
+        return True
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, value: Any) -> None:
+        """Accelerate sets it to True."""
 
     # ---- What torch's DataLoader has ---------------------------------------------------------
 
@@ -191,9 +202,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         """As `Loader.where_the_time_went`."""
         return self._loader.where_the_time_went()
 
-    def replay(self, epoch: int, step: int) -> Any:
+    def replay(self, epoch: int, step: int, *, drawn: bool = False) -> Any:
         """As `Loader.replay`."""
-        return self._loader.replay(epoch, step)
+        return self._loader.replay(epoch, step, drawn=drawn)
 
     def preview(self, epoch: int = 0, step: int = 0, samples: int = 8, *,
                 field: str | None = None) -> Preview:
@@ -208,21 +219,17 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         return repr(self._loader).replace("millrace.Loader", "millrace.DataLoader", 1)
 
 
-def _ranks_of(rank: int | None, world_size: int | None, dp_rank: int | None, dp_world: int | None,
-              device_mesh: Any) -> tuple[int | None, int | None]:
+def _ranks_of(rank: int | None, world_size: int | None, dp_rank: int | None,
+              dp_world: int | None) -> tuple[int | None, int | None]:
     """`rank` and `world_size` of Loader."""
-    if (dp_rank is None) != (dp_world is None):
+    if dp_rank is None and dp_world is None:
+        return rank, world_size
+    if dp_rank is None or dp_world is None:
         raise InvalidArgumentError("dp_rank= and dp_world= belong together: give both or neither")
-    given = [name for name, value in (("rank=", rank if rank is not None else world_size),
-                                      ("dp_rank=", dp_rank), ("device_mesh=", device_mesh))
-             if value is not None]
-    if len(given) > 1:
+    if rank is not None or world_size is not None:
         raise InvalidArgumentError(
-            f"{' and '.join(given)} say the same, this process's part of each batch: give one of "
-            "them")
-    if device_mesh is not None:
-        return _ranks.of_mesh(device_mesh)
-    return (rank, world_size) if dp_rank is None else (dp_rank, dp_world)
+            "rank= and dp_rank= say the same, this process's part of each batch: give one of them")
+    return dp_rank, dp_world
 
 
 def _again(dataset: ServedDataset, others: Mapping[str, Any], named: Mapping[str, Any]) -> Loader:

@@ -5,14 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/c/millrace.h"
 #include "client/c/millrace_dlpack.h"
@@ -171,10 +174,11 @@ class RandomArguments {
   ~RandomArguments() {
     for (millrace_batch* batch : batches_) millrace_batch_free(batch);
     for (DLManagedTensorVersioned* tensor : tensors_) tensor->deleter(tensor);
+    for (DLManagedTensor* tensor : old_tensors_) tensor->deleter(tensor);
   }
 
   void Call() {
-    switch (Below(16)) {
+    switch (Below(18)) {
       case 0:
         return Check(
             millrace_options_set(Maybe(Scratch()), Word(), Word(), error()));
@@ -250,6 +254,15 @@ class RandomArguments {
         if (tensor != nullptr) tensors_.push_back(tensor);
         return Drop();
       }
+      case 15: {
+        DLManagedTensor* tensor = nullptr;
+        Check(millrace_batch_dlpack(Batch(), Number(), Maybe(&tensor),
+                                    error()));
+        if (tensor != nullptr) old_tensors_.push_back(tensor);
+        return Drop();
+      }
+      case 16:
+        return Check(millrace_set_log_level(Word(), error()));
       default: {
         std::vector<uint8_t> out(Below(1 << 16));
         size_t index = 0;
@@ -288,7 +301,7 @@ class RandomArguments {
         "own",    "64",         "-1",       "1e400",
         "",       "\xff",       "nan",      "18446744073709551616",
         "true",   "5s",         "pipeline", "sources { dataset: \"a\" }",
-        nullptr};
+        "error",  nullptr};
     return kWords[Below(std::size(kWords))];
   }
 
@@ -318,6 +331,10 @@ class RandomArguments {
       tensors_.front()->deleter(tensors_.front());
       tensors_.erase(tensors_.begin());
     }
+    if (!old_tensors_.empty() && Below(2) == 0) {
+      old_tensors_.front()->deleter(old_tensors_.front());
+      old_tensors_.erase(old_tensors_.begin());
+    }
   }
 
   millrace_error** error() {
@@ -346,6 +363,7 @@ class RandomArguments {
   std::vector<void*>* const buffers_;
   std::vector<millrace_batch*> batches_;
   std::vector<DLManagedTensorVersioned*> tensors_;
+  std::vector<DLManagedTensor*> old_tensors_;
   uint64_t numbers_[2] = {};
   uint32_t count_ = 0;
   millrace_error* error_ = nullptr;
@@ -354,21 +372,37 @@ class RandomArguments {
   int bad_ = 0;
 };
 
-class RandomArgumentsTest : public ArgumentsTest,
-                            public ::testing::WithParamInterface<const char*> {
+// A number from the environment.
+uint32_t Setting(const char* name, uint32_t otherwise) {
+  const char* const text = std::getenv(name);
+  uint32_t value = otherwise;
+  if (text != nullptr) {
+    EXPECT_TRUE(absl::SimpleAtoi(text, &value)) << name << '=' << text;
+  }
+  return value;
+}
+
+// For a long run with other numbers, `bazel test --test_env=NAME=VALUE` with
+// MILLRACE_RANDOM_CALLS and MILLRACE_RANDOM_SEED.
+class RandomArgumentsTest
+    : public ArgumentsTest,
+      public ::testing::WithParamInterface<std::tuple<std::string, uint32_t>> {
 };
 
 TEST_P(RandomArgumentsTest, GiveAResultOrAnErrorThatSaysWhy) {
-  Open(GetParam());
+  const auto& [memory, number] = GetParam();
+  const uint32_t seed = Setting("MILLRACE_RANDOM_SEED", 20261126) + number;
+  const uint32_t calls = Setting("MILLRACE_RANDOM_CALLS", 4000);
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  Open(memory.c_str());
   {
-    RandomArguments arguments(options_, loader_, &buffers_, 20261126);
-    for (int i = 0; i < 4000 && !HasFailure(); ++i) arguments.Call();
-    EXPECT_GT(arguments.good(), 400);
-    EXPECT_GT(arguments.bad(), 400);
+    RandomArguments arguments(options_, loader_, &buffers_, seed);
+    for (uint32_t i = 0; i < calls && !HasFailure(); ++i) arguments.Call();
+    EXPECT_GT(arguments.good(), calls / 10);
+    EXPECT_GT(arguments.bad(), calls / 10);
   }
   // The loader is still good.
   ASSERT_EQ(millrace_loader_seek(loader_, 0, 3, nullptr), MILLRACE_STATUS_OK);
-  const std::string memory = GetParam();
   if (memory == "own") {
     ASSERT_EQ(millrace_loader_next(loader_, -1, &batch_, nullptr),
               MILLRACE_STATUS_OK);
@@ -379,11 +413,13 @@ TEST_P(RandomArgumentsTest, GiveAResultOrAnErrorThatSaysWhy) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Memory, RandomArgumentsTest,
-                         ::testing::Values("own", "offered"),
-                         [](const auto& test) {
-                           return std::string(test.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Memory, RandomArgumentsTest,
+    ::testing::Combine(::testing::Values("own", "offered"),
+                       ::testing::Values(0, 1, 2)),
+    [](const auto& test) {
+      return absl::StrCat(std::get<0>(test.param), std::get<1>(test.param));
+    });
 
 }  // namespace
 }  // namespace millrace::c

@@ -39,16 +39,25 @@ state = GradientState()
 # As accelerate.data_loader.SkipDataLoader.
 class Skipping:
     def __init__(self, loader, count):
-        self.skip_batches, self.dataset = count, loader.dataset
+        self.skip_batches, self.dataset, self.made = count, loader.dataset, 0
         self.base = torch.utils.data.DataLoader(
             loader.dataset, batch_size=loader.batch_size, drop_last=loader.drop_last,
             collate_fn=loader.collate_fn, num_workers=loader.num_workers, generator=loader.generator)
     def __iter__(self):
         state._add_dataloader(self)
         for index, batch in enumerate(self.base.__iter__()):
+            self.made = index + 1
             if index >= self.skip_batches:
                 yield batch
         state._remove_dataloader(self)
+"""
+# As accelerate.state.AcceleratorState, once there is an Accelerator.
+_ACCELERATOR = """
+class AcceleratorState:
+    _shared_state = {}
+    def __init__(self):
+        self.__dict__ = AcceleratorState._shared_state
+sys.modules["accelerate.state"].AcceleratorState = AcceleratorState
 """
 
 
@@ -71,6 +80,8 @@ for images, labels in one:
 assert one.last_batch == (0, 39, 50, 50, 50)
 assert one.stats()["batches"] == 40 and one.where_the_time_went()
 assert torch.equal(one.replay(0, 39)[0], images)
+again, drawn = one.replay(0, 39, drawn=True)
+assert torch.equal(again[0], images) and drawn == one.explain(0, 39)
 assert one.explain(0, 39) and "of 50 rows" in str(one.preview(0, 39, 2)) and one.pipeline is None
 own = millrace.Pipeline(sources=millrace.Source(synthetic=millrace.Synthetic(
     30, millrace.SyntheticField("image", "uint8", (8, 8, 3)), seed=1)))
@@ -175,6 +186,7 @@ refused(lambda: loader(drop_last=True, pad_last=True), millrace.InvalidArgumentE
 
     def test_ranks_by_the_names_of_data_parallelism(self):
         self._run(_OPEN + """
+import pickle
 one = loader(dp_rank=1, dp_world=2)
 assert (one.rank, one.world_size, one.global_batch_size, len(one)) == (1, 2, 100, 21)
 refused(lambda: loader(dp_rank=1), millrace.InvalidArgumentError, "dp_world=")
@@ -190,6 +202,14 @@ class Mesh:
 one = loader(device_mesh=Mesh())
 assert (one.rank, one.world_size) == (3, 5)
 refused(lambda: loader(device_mesh="dp"), millrace.ArgumentError, 'mesh["dp"]')
+assert pickle.loads(pickle.dumps(one)).rank == 3
+plain = millrace.Loader(ENDPOINT, pipeline=SPEC, batch_size=50, device_mesh=Mesh())
+assert (plain.rank, plain.world_size, plain.global_batch_size) == (3, 5, 250)
+assert len(plain.replay(0, 0)[1]) == 50
+for make in (loader, lambda **named: millrace.Loader(ENDPOINT, pipeline=SPEC, batch_size=50, **named)):
+    refused(lambda: make(device_mesh=Mesh(), rank=0, world_size=2), millrace.InvalidArgumentError,
+            "device_mesh= and rank=")
+refused(lambda: loader(device_mesh=Mesh(), dp_rank=0, dp_world=2), millrace.InvalidArgumentError, "device_mesh=")
 Mesh.coordinate = None
 refused(lambda: loader(device_mesh=Mesh()), millrace.InvalidArgumentError, "does not contain this process")
 Mesh.ndim, Mesh.mesh_dim_names = 2, ("dp", "tp")
@@ -215,6 +235,30 @@ try:
     refused(lambda: next(iter(late)), millrace.FailedPreconditionError, "init_process_group")
 finally:
     torch.distributed = real
+""")
+
+    def test_a_rank_without_rows_that_is_known_after_the_length(self):
+        self._run(_OPEN + """
+one = loader(batch_size=676)                       # with 3 ranks: 2 samples are left
+assert len(one) == 4
+class Three:                                       # a process group of three ranks
+    def is_available(): return True
+    def is_initialized(): return True
+    def get_rank(): return 2
+    def get_world_size(): return 3
+real, torch.distributed = torch.distributed, Three
+try:
+    for act in (lambda: len(one), lambda: next(iter(one)), one.open):
+        refused(act, millrace.InvalidArgumentError, "2 samples for 3 ranks")
+finally:
+    torch.distributed = real
+assert len(one) == 4, "the loader is not lost"
+""")
+
+    def test_a_notebook_offers_the_name(self):
+        self._run("""
+assert "torch" in sys.modules and {"DataLoader", "TrainerMixin", "Loader"} <= set(dir(millrace))
+assert "DataLoader" not in millrace.__all__
 """)
 
     def test_a_loader_that_is_pickled_before_it_is_opened(self):
@@ -300,6 +344,88 @@ refused(lambda: list(torch.utils.data.DataLoader(one.dataset)), millrace.FailedP
         "iterate over the DataLoader")
 refused(lambda: one.collate_fn([1, 2]), millrace.FailedPreconditionError, "default_collate")
 refused(lambda: list(one.sampler), millrace.FailedPreconditionError, "sample_index")
+""")
+
+    def test_skipping_takes_no_time_for_each_batch(self):
+        self._run(_OPEN + _ACCELERATE + """
+one = loader(shuffle=True, fields=INDEX)
+whole = index_of(one)
+one.set_epoch(0)
+skipping = Skipping(one, 30)
+assert index_of(skipping) == whole[1500:]
+assert skipping.made == 1 + 11, "one batch stands for the 30"
+assert skipping.skip_batches == 30 and 41 - skipping.skip_batches == 11     # len() of Accelerate's
+one.set_epoch(0)
+assert index_of(skipping) == whole[1500:], "a second iteration"
+# A release that asks for the number once.
+class Remembering(Skipping):
+    def __iter__(self):
+        state._add_dataloader(self)
+        skip = self.skip_batches
+        for index, batch in enumerate(self.base.__iter__()):
+            self.made = index + 1
+            if index >= skip:
+                yield batch
+        state._remove_dataloader(self)
+for skip in (0, 1, 30, 41):
+    one.set_epoch(0)
+    skipping = Remembering(one, skip)
+    assert index_of(skipping) == whole[skip * 50:], skip
+    assert skipping.made == 41
+""")
+
+    def test_batches_go_to_the_device_of_the_accelerator(self):
+        self._run(_OPEN + _ACCELERATE + _ACCELERATOR + """
+def devices(batches):
+    return {tensor.device.type for batch in batches
+            for tensor in (batch.values() if isinstance(batch, dict) else batch)}
+early = loader()
+assert early._is_accelerate_prepared, "for programs that ask before there is an Accelerator"
+AcceleratorState._shared_state = {"device": torch.device("cpu")}
+on_cpu = loader()
+assert on_cpu._is_accelerate_prepared and devices(on_cpu) == {"cpu"}
+AcceleratorState._shared_state = {"device": torch.device("meta")}
+assert devices(early) == {"cpu"} and devices(loader()) == {"cpu"}, "not prepared"
+for named in (dict(), dict(output="dict", names={"image": "pixel_values"})):
+    one = loader(**named)
+    assert one._is_accelerate_prepared
+    one._is_accelerate_prepared = True             # Accelerate says so of what it returns
+    assert devices(one) == {"meta"}
+assert devices(Skipping(one, 30)) == {"meta"}
+assert type(next(iter(loader()))) is tuple and list(next(iter(one))) == ["pixel_values", "label"]
+kept = loader(device="cpu")                        # the program moves them
+assert kept._is_accelerate_prepared and devices(kept) == {"cpu"}
+# A copy to CUDA is not waited for; of other devices it is.
+from millrace._accelerate import Preparation
+asked = []
+class Tensor:
+    def to(self, device, non_blocking): asked.append((device.type, non_blocking))
+for kind in ("cuda", "xpu"):
+    AcceleratorState._shared_state = {"device": types.SimpleNamespace(type=kind)}
+    preparation = Preparation(moves=True)
+    preparation.note()
+    preparation.moved((Tensor(),))
+assert asked == [("cuda", True), ("xpu", False)], asked
+""")
+
+    def test_accelerate_gathers_equal_rows_only(self):
+        self._run(_OPEN + _ACCELERATE + _ACCELERATOR + """
+AcceleratorState._shared_state = {"device": torch.device("cpu")}
+def prepared(rank=0, world=4, **named):
+    one = loader(rank=rank, world_size=world, **named)
+    assert one._is_accelerate_prepared
+    return one
+for rank in range(4):                              # 2030 samples in batches of 200
+    refused(lambda: next(iter(prepared(rank))), millrace.InvalidArgumentError, "4 ranks", "7 or 8 rows",
+            "30 samples", "drop_last=True", "pad_last=True", "allow_uneven=True")
+one = prepared()
+for _ in range(2):
+    refused(lambda: next(iter(one)), millrace.InvalidArgumentError, "gather()")
+refused(lambda: list(Skipping(one, 3)), millrace.InvalidArgumentError, "gather()")
+for named in (dict(drop_last=True), dict(pad_last=True), dict(allow_uneven=True), dict(world=2), dict(world=1)):
+    assert len(list(prepared(**named))) == len(prepared(**named)), named
+plain = loader(rank=0, world_size=4)               # not prepared: sums of metrics need no equal rows
+assert [len(labels) for _, labels in plain] == 10 * [50] + [7]
 """)
 
     def test_lightning_that_makes_the_loader_anew(self):
@@ -388,10 +514,17 @@ refused(Trainer(None, small, eval_batch_size=8).get_eval_dataloader, e, "per_dev
 refused(Trainer(train, None, dataloader_num_workers=2).get_train_dataloader, e, "no workers")
 refused(Trainer(small, None, dataloader_drop_last=True).get_train_dataloader, e, "drop_last=True")
 refused(Trainer(loader(), None).get_train_dataloader, e, 'output="dict"')
-two = dict(rank=0, world_size=2)
-refused(Trainer(None, dicts(**two)).get_eval_dataloader, e, "30 samples", "pad_last=True")
-for good in (dicts(pad_last=True, **two), dicts(drop_last=True, **two)):
+four = dict(rank=0, world_size=4)                  # batches of 200: 30 samples are left, 7 or 8 for a rank
+refused(Trainer(None, dicts(**four)).get_eval_dataloader, e, "30 samples", "pad_last=True")
+padded = SPEC + "last_batch: LAST_BATCH_PARTIAL"
+refused(Trainer(None, dicts(drop_last=None, pipeline=padded, **four)).get_eval_dataloader, e, "30 samples")
+for good in (dicts(pad_last=True, **four), dicts(drop_last=True, **four), dicts(rank=0, world_size=2)):
     assert Trainer(None, good).get_eval_dataloader() is good
+# A training gathers losses, not rows.
+sys.modules["accelerate.state"] = types.SimpleNamespace(AcceleratorState=types.SimpleNamespace(_shared_state={}))
+one = dicts(**four)
+one.dataset.preparation.gathers = True             # as Accelerator.prepare()
+assert len(list(Trainer(one, None).get_train_dataloader())) == 11
 """)
 
 

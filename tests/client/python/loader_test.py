@@ -201,6 +201,31 @@ parts = loader(batch_size=None, global_batch_size=50, rank=1, world_size=2)
 assert parts.batch_size == 25
 """)
 
+    def test_a_rank_without_rows_is_refused(self):
+        # 2030 samples in a batch of 2028 and one of 2: two of the four ranks would get none of it.
+        self.output_of(_OPEN + """
+def last(rank=0, world_size=4, **named):
+    return loader(batch_size=507, rank=rank, world_size=world_size, fields=["label", "valid"], **named)
+partial = SPEC + "last_batch: LAST_BATCH_PARTIAL"
+for rank in range(4):                              # all of them, so that none waits for another one
+    for named in (dict(), dict(pipeline=partial, drop_last=None)):
+        for act in (lambda one: len(one), lambda one: next(iter(one)), lambda one: one.state_dict()):
+            try:
+                act(last(rank, **named))
+                raise SystemExit(f"rank {rank} opens")
+            except millrace.InvalidArgumentError as error:
+                for part in ("2 samples for 4 ranks", "2030 samples", "batches of 2028", "2 of the ranks",
+                             "NaN", "drop_last=True", "pad_last=True", "allow_uneven=True"):
+                    assert part in str(error), error
+def rows(**named):
+    return [[len(labels) for labels, _ in last(rank, **named)] for rank in range(4)]
+assert rows(allow_uneven=True) == [[507, 0], [507, 1], [507, 0], [507, 1]]
+assert rows(drop_last=True) == rows(pipeline=SPEC, drop_last=None) == [[507]] * 4
+assert rows(pad_last=True) == rows(pipeline=SPEC + "last_batch: LAST_BATCH_PAD", drop_last=None) == [[507, 507]] * 4
+assert len(last(1, 2)) == 3, "1014, 1014 and 2 samples for two ranks"
+assert sum(int(valid.sum()) for rank in range(4) for _, valid in last(rank, pad_last=True)) == 2030
+""")
+
     def test_ranks_of_the_environment(self):
         self.output_of(_OPEN + """
 assert loader().rank == 1 and loader().world_size == 2
@@ -476,6 +501,9 @@ with loader() as one:
         batch = next(it)
     again = one.replay(1, 4)
     assert one.last_batch[:2] == (1, 4) and digest(again) == digest(batch)
+    both, told = one.replay(1, 4, drawn=True)
+    assert digest(both) == digest(batch) and told == one.explain(1, 4)
+    assert [row["row"] for row in told["samples"]] == list(range(50)) and told["samples"][0]["drawn"]
     assert digest(one.replay(1, 3)) != digest(batch)
     try:
         one.replay(1, 41)

@@ -320,6 +320,45 @@ assert len(one) == 41
         finally:
             self.server.signal(signal.SIGCONT)
 
+    def test_a_launcher_that_forks(self):
+        # As accelerate.notebook_launcher: ranks are forked from the kernel of a notebook.
+        self.output_of(_OPEN + """
+def launch(function):
+    children = []
+    for rank in range(2):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                function(rank)
+                code = 0
+            except BaseException as error:
+                print(repr(error), file=sys.stderr, flush=True)
+            os._exit(code)
+        children.append(child)
+    return [os.waitpid(child, 0)[1] for child in children]
+made = [loader(batch_size=25, rank=rank, world_size=2) for rank in range(2)]
+def train(rank):
+    assert len(list(made[rank])) == 41
+assert launch(train) == [0, 0], "no loader was open"
+assert launch(train) == [0, 0], "a second time"
+def refused(rank):
+    for act in (made[rank].open, lambda: len(made[rank]), lambda: next(iter(loader())), lambda: len(kept)):
+        try:
+            act()
+            raise SystemExit("opened")
+        except millrace.FailedPreconditionError as error:
+            for part in ("notebook_launcher", "ddp_notebook", "restart the kernel", "preview()", '"spawn"',
+                         str(os.getppid()), str(os.getpid())):
+                assert part in str(error), (part, error)
+kept = loader()
+len(kept)
+assert launch(refused) == [0, 0]
+kept.close()
+assert launch(refused) == [0, 0], "a loader that is closed has used gRPC"
+assert len(list(loader())) == 41, "the kernel itself goes on"
+""")
+
     def test_a_spawned_child_opens_a_pickled_loader(self):
         path = os.path.join(self.work, "spawned.py")
         with open(path, "w", encoding="utf-8") as file:
