@@ -19,8 +19,8 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import (_convert, _millrace, _pinned, _pipeline, _preview, _ranks, _refused, _settings,
-                      _state, _values)
+from millrace import (_convert, _interruptible, _millrace, _pinned, _pipeline, _preview, _ranks,
+                      _refused, _settings, _state, _values)
 from millrace._arrays import Arrays
 from millrace._position import Position, Progress
 from millrace.errors import (CancelledError, Error, FailedPreconditionError, InternalError,
@@ -812,7 +812,9 @@ class Loader:
         """
         self._check_usable()
         position = self._position(epoch, step)
-        drawn: dict[str, Any] = json.loads(self._opened()[0].explain(*position))
+        native = self._opened()[0]
+        drawn: dict[str, Any] = json.loads(_interruptible.call(
+            lambda: native.explain(*position), native.cancel_explain))
         return drawn
 
     def _position(self, epoch: int, step: int) -> Position:
