@@ -34,8 +34,6 @@ _NAME = "libmillrace"
 # portable_files.py allows files to need.
 _PACKAGES = {"libstdc++.so.6": "libstdc++6 (>= 12)", "libgcc_s.so.1": "libgcc-s1 (>= 12)"}
 _LIBC = "libc6 (>= 2.35)"
-# The earliest time that a zip file can hold, as in the wheels.
-_TIME = "315532800"
 
 
 def _dependencies(libraries):
@@ -103,10 +101,10 @@ def build(package, output, work):
     # Where Debian looks for it.
     os.symlink("../millrace/licenses/LICENSE", os.path.join(licenses, "copyright"))
     _write_control(root, name.split("-")[1])
-    # gzip: xz makes other bytes with another number of threads.
+    # Every file has the time 0, as in the tar. gzip: xz makes other bytes with another number of threads.
     result = subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, output],
                             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                            env={**os.environ, "SOURCE_DATE_EPOCH": _TIME})
+                            env={**os.environ, "SOURCE_DATE_EPOCH": "0"})
     if result.returncode != 0:
         raise PortableError(f"dpkg-deb failed: {(result.stderr or result.stdout).strip()}")
 

@@ -7,6 +7,7 @@ tools/python-frameworks.
 A function gets the endpoint, raises AssertionError, and returns what to say.
 """
 
+import ctypes
 import sys
 
 import jax
@@ -28,7 +29,17 @@ def _first(endpoint, spec, **named):
                                      output="dict", **named)))
 
 
+def _words(tensor):
+    """Of 16 bits, row-major, as they lie in memory."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    capsule = tensor.__dlpack__()
+    data = ctypes.c_void_p.from_address(pointer(capsule, b"dltensor")).value
+    return numpy.frombuffer(ctypes.string_at(data, tensor.nbytes), numpy.int16).reshape(tensor.shape)
+
+
 def jax_element_types(endpoint):
+    jax.config.update("jax_enable_x64", True)
     # Tensors of 40 x 5 x 60 elements view the batch; those of 40 x 3 have memory of their own.
     for shape in ([5, 60], [3]):
         batch = _first(endpoint, _spec([(kind, kind, shape) for kind in _KINDS]))
@@ -38,13 +49,15 @@ def jax_element_types(endpoint):
             assert array.dtype == kind and array.shape == (40, *shape), (kind, array.dtype, array.shape)
             found = numpy.asarray(array)
             if kind == "bfloat16":  # Python's buffers have no such type
-                import torch
-                expected = torch.from_dlpack(tensor).view(torch.int16).numpy()
-                found = found.view(numpy.int16)
+                expected, found = _words(tensor), found.view(numpy.int16)
             else:
                 expected = numpy.asarray(tensor)
-            assert (found == expected).all(), kind
-    return f"{len(_KINDS)} element types have the values that were sent"
+            assert numpy.array_equal(found, expected, equal_nan=kind.startswith("float")), kind
+    jax.config.update("jax_enable_x64", False)
+    narrow = [jax.dlpack.from_dlpack(batch[kind]).dtype.name for kind in ("int64", "float64")]
+    assert narrow == ["int32", "float32"], narrow
+    return (f"{len(_KINDS)} element types have the values that were sent; without jax_enable_x64, int64 "
+            "is int32 and float64 is float32")
 
 
 _IMAGES = _spec([("image", "uint8", [20, 30, 3]), ("label", "int64", [])])

@@ -131,7 +131,7 @@ class Loader:
         fields of the pipeline. A set is refused: it has no order.
       output: "tuple": a batch is a tuple of tensors; "dict": a dict by name.
       names: with output="dict", other names for fields: {"image": "pixel_values"}.
-      tensor_type: "torch", "numpy", or "dlpack" for millrace.Tensor, which JAX, CuPy and others take.
+      tensor_type: "torch", "numpy", or "dlpack" for millrace.Tensor, which JAX and others take.
         None: torch when the program has imported torch before the first batch, else NumPy.
       pin_memory: True: the tensors lie in page-locked memory of torch, so that
         `.to("cuda", non_blocking=True)` copies while the program goes on. None: in programs that use

@@ -97,7 +97,7 @@ class Deb(unittest.TestCase):
         self.assertGreater(len(lines), 30)
         for line in lines:
             self.assertRegex(line, r"^(drwxr-xr-x|-rw-r--r--|-rwxr-xr-x|lrwxrwxrwx) root/root +\d+ "
-                                   r"1980-01-01 ", line)
+                                   r"1970-01-01 ", line)
             self.assertRegex(line.split(" ./")[1], r"^(usr/.*)?$")
         control = os.path.join(self.work, "control")
         self.output_of("dpkg-deb", "-e", self.deb, control)
