@@ -15,11 +15,15 @@ import tempfile
 import dataset
 from torch_case import TorchCase
 
-_LOADERS = {
+# All ways to end, with each of these.
+_OF_SERVERS = {
     "of servers": "DataLoader(ENDPOINT, SPEC, batch_size=50, shuffle=True)",
     "of servers, in memory of torch":
         "DataLoader(ENDPOINT, SPEC, batch_size=50, pin_memory=True, window=4, "
         "apply_device_transform=False)",
+}
+# Some ways to end: _SOME.
+_OTHERS = {
     "of servers, computed into memory of torch":
         "DataLoader(ENDPOINT, SPEC, batch_size=50, pin_memory=True)",
     "of a file": "DataLoader(URI, DIGITS, batch_size=100)",
@@ -48,6 +52,8 @@ _ENDS = {
     "two loaders": "two = make(); its = it, iter(two); next(its[1]); del one, it",
     "an iterator that has not begun": "two = make(); other = iter(two)",
 }
+_SOME = ("open", "the loader goes first", "in a cycle", "of modules that end later",
+         "in a daemon thread")
 _HANGS_SECONDS = 60
 _FORK = """
 import gc, json, signal, threading, time
@@ -88,19 +94,24 @@ exec(ends[case[1]])
 
 class Exit(TorchCase):
 
-    def test_the_interpreter_ends_whatever_is_left(self):
+    def _check(self, loaders, ends):
         run_dir = tempfile.mkdtemp(prefix="mr", dir="/tmp")  # short: a socket's path has 107 bytes
         self.addCleanup(shutil.rmtree, run_dir)
-        uri = dataset.pack("server/data_tool/millrace-data", self.work)
-        folder = os.path.join(self.work, "errors")
-        os.mkdir(folder)
+        folder = tempfile.mkdtemp(dir=self.work)
+        uri = dataset.pack("server/data_tool/millrace-data", folder)
         output = self._run(_FORK, uri, dataset.SPEC, folder,
-                           json.dumps([_LOADERS, _ENDS, _HANGS_SECONDS]),
+                           json.dumps([loaders, ends, _HANGS_SECONDS]),
                            MILLRACE_SERVER=self.package.program("server/millrace-server"),
                            MILLRACE_RUN_DIR=run_dir, MILLRACE_SERVER_FLAGS="--lease_timeout=1s")
         cases = [json.loads(line) for line in output.splitlines()]
-        self.assertEqual(len(cases), len(_LOADERS) * len(_ENDS))
+        self.assertEqual(len(cases), len(loaders) * len(ends))
         for loader, end, code, said in cases:
             with self.subTest(loader, end=end):
                 self.assertNotEqual(code, -signal.SIGALRM, "the process hangs")
                 self.assertEqual((code, said), (0, ""))
+
+    def test_the_interpreter_ends_whatever_is_left(self):
+        self._check(_OF_SERVERS, _ENDS)
+
+    def test_the_interpreter_ends_with_data_of_this_machine(self):
+        self._check(_OTHERS, {name: _ENDS[name] for name in _SOME})
