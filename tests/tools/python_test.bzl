@@ -4,7 +4,7 @@ Bazel 4's own py_test starts /usr/bin/env python, which Debian 12 does not have.
 This one calls python3, and writes a JUnit file, so that each case is counted.
 """
 
-def python_test(name, src, imports = [], data = [], tags = [], asan = False, **kwargs):
+def python_test(name, src, imports = [], data = [], tags = [], **kwargs):
     """Runs the unittest cases of `src`.
 
     Args:
@@ -12,9 +12,7 @@ def python_test(name, src, imports = [], data = [], tags = [], asan = False, **k
       src: the test file.
       imports: Python files that it imports; their folders are put on the path.
       data: other files that it reads.
-      tags: as everywhere.
-      asan: it runs libraries of the asan build in a process of its own, and only in
-        that build. Other tests compile no C++, so sanitizer runs leave them out.
+      tags: as everywhere. No C++ is compiled, so sanitizer runs leave it out.
       **kwargs: handed to sh_test.
     """
     native.sh_test(
@@ -22,6 +20,6 @@ def python_test(name, src, imports = [], data = [], tags = [], asan = False, **k
         srcs = ["//tests/tools:python_test.sh"],
         args = ["$(location %s)" % src] + ["$(location %s)" % i for i in imports],
         data = [src, "//tests/tools:python_test_main.py"] + imports + data,
-        tags = tags + ["asanonly" if asan else "noasan"],
+        tags = tags + ["noasan"],
         **kwargs
     )

@@ -70,8 +70,6 @@ def numpy_folder():
 class Package:
     """The installed wheel, for this Python or another one."""
 
-    variables = {}  # of the environment, that every process needs which imports the package
-
     def __init__(self, work, python=None):
         self.wheel = os.path.join(work, wheel_file.name_of(_BUILT))
         shutil.copyfile(_BUILT, self.wheel)
@@ -93,10 +91,6 @@ class Package:
                  if name not in ("PYTHONPATH", "RANK", "WORLD_SIZE")}
         return {**clean, **({"PYTHONPATH": numpy_folder()} if numpy else {}),
                 "PYTHONDONTWRITEBYTECODE": "1", **variables}
-
-    def program(self, path):
-        """A program of the build as processes with the package start it."""
-        return os.path.abspath(path)
 
     def start(self, code, *arguments, **options):
         return subprocess.Popen([self.python, "-X", "faulthandler", "-c", _BEGIN + code, *arguments],

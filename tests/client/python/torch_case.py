@@ -31,7 +31,7 @@ class TorchCase(Case):
     def _run(self, code, *arguments, **variables):
         if self.found is None:
             self.skipTest(self.why)
-        environment = {**os.environ, **self.package.variables, **self.found.environment}
+        environment = {**os.environ, **self.found.environment}
         environment["PYTHONPATH"] = self.package.site + ":" + environment.get("PYTHONPATH", "")
         for name in ("RANK", "WORLD_SIZE"):
             environment.pop(name, None)
