@@ -201,16 +201,32 @@ std::string Loader::WhereTheTimeWent() {
 absl::StatusOr<std::string> Loader::Explain(Position position,
                                             absl::Duration timeout) {
   MR_ASSIGN_OR_RETURN(const Opened* opened, GetOpened());
+  receive::CancelFlag cancelled{false};
   {
     MutexLock lock(mu_);
     if (closed_) return Closed();
+    explaining_.insert(&cancelled);
   }
+  const absl::Cleanup leave = [this, &cancelled] {
+    MutexLock lock(mu_);
+    explaining_.erase(&cancelled);
+  };
   const HostLoaderOptions& options = request_.options;
-  MR_ASSIGN_OR_RETURN(const ExplainBatchResponse explained,
-                      receive::ExplainWholeBatch(
-                          options.endpoint, opened->host->plan(), position,
-                          options.rank, options.world_size, timeout));
-  return ExplanationJson(explained, position);
+  const absl::StatusOr<ExplainBatchResponse> explained =
+      receive::ExplainWholeBatch(options.endpoint, opened->host->plan(),
+                                 position, options.rank, options.world_size,
+                                 timeout, &cancelled);
+  {
+    MutexLock lock(mu_);
+    if (closed_ && absl::IsCancelled(explained.status())) return Closed();
+  }
+  MR_RETURN_IF_ERROR(explained.status());
+  return ExplanationJson(*explained, position);
+}
+
+void Loader::CancelExplain() {
+  MutexLock lock(mu_);
+  for (receive::CancelFlag* cancelled : explaining_) cancelled->store(true);
 }
 
 void Loader::Close() {
@@ -218,6 +234,7 @@ void Loader::Close() {
   {
     MutexLock lock(mu_);
     closed_ = true;
+    for (receive::CancelFlag* cancelled : explaining_) cancelled->store(true);
     if (opened_ != nullptr) host = opened_->host.get();
     changed_.NotifyAll();
   }

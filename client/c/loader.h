@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -57,8 +58,11 @@ class Loader {
   std::string Stats();
   // Of the time since the last call.
   std::string WhereTheTimeWent();
+  // Cancelled: by CancelExplain(), or closed.
   absl::StatusOr<std::string> Explain(Position position,
                                       absl::Duration timeout);
+  // Ends the calls of Explain() that have begun.
+  void CancelExplain();
 
   void Close();
 
@@ -91,6 +95,8 @@ class Loader {
   std::unique_ptr<Opened> opened_ MR_GUARDED_BY(mu_);
   absl::Status failure_ MR_GUARDED_BY(mu_);
   bool closed_ MR_GUARDED_BY(mu_) = false;
+  // Of the calls of Explain() that have begun; each call owns its flag.
+  std::set<receive::CancelFlag*> explaining_ MR_GUARDED_BY(mu_);
   // The last snapshot of WhereTheTimeWent().
   HostLoader::Stats told_ MR_GUARDED_BY(mu_);
   absl::Time told_at_ MR_GUARDED_BY(mu_);

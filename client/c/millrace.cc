@@ -185,6 +185,14 @@ millrace_status millrace_loader_explain(millrace_loader* loader, uint64_t epoch,
   });
 }
 
+millrace_status millrace_loader_cancel_explain(millrace_loader* loader,
+                                               millrace_error** error) {
+  return WithLoader(loader, error, [](Loader& self) -> absl::Status {
+    self.CancelExplain();
+    return absl::OkStatus();
+  });
+}
+
 millrace_status millrace_loader_offer(millrace_loader* loader, void* data,
                                       uint64_t bytes, millrace_error** error) {
   return WithLoader(loader, error, [&](Loader& self) -> absl::Status {

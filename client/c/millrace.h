@@ -359,10 +359,17 @@ MILLRACE_API millrace_status millrace_loader_where_the_time_went(
  *   UNIMPLEMENTED        the server has an earlier version
  *   OUT_OF_RANGE         a step past the end of its epoch
  *   FAILED_PRECONDITION  the loader is not open yet
+ *   CANCELLED            by millrace_loader_cancel_explain(), or closed
  *   others               as millrace_loader_wait_open() */
 MILLRACE_API millrace_status millrace_loader_explain(
     millrace_loader* loader, uint64_t epoch, uint64_t step, int64_t timeout_ms,
     char** json, millrace_error** error);
+
+/* Ends the calls of millrace_loader_explain() that have begun: each returns
+ * CANCELLED within about 50 ms. The loader stays open. For a program that reacts
+ * to signals, from another thread than the one that waits. */
+MILLRACE_API millrace_status millrace_loader_cancel_explain(
+    millrace_loader* loader, millrace_error** error);
 
 /* Ends opening and receiving. A waiting function returns CANCELLED. Waits until
  * the threads of the loader have ended; while a DNS server does not answer,

@@ -390,6 +390,12 @@ class BatchLoader {
                                      error);
     });
   }
+  // Ends the calls of Explain() that other threads wait in: CANCELLED.
+  void CancelExplain() {
+    internal::CallC([&](millrace_error** error) {
+      return millrace_loader_cancel_explain(get(), error);
+    });
+  }
 
   // With the option memory = "offered": lends the loader one buffer. millrace.h
   // says when it is the caller's again.

@@ -65,6 +65,19 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
 
 // Pause before the request is repeated to busy servers.
 constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(200);
+// Time between two looks at a CancelFlag during that pause.
+constexpr absl::Duration kLookInterval = absl::Milliseconds(50);
+
+bool IsSet(const CancelFlag* cancelled) {
+  return cancelled != nullptr && cancelled->load();
+}
+
+void Pause(const CancelFlag* cancelled) {
+  for (absl::Duration left = kAskAgainAfter;
+       left > absl::ZeroDuration() && !IsSet(cancelled); left -= kLookInterval) {
+    absl::SleepFor(kLookInterval);
+  }
+}
 
 }  // namespace
 
@@ -109,7 +122,7 @@ absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
 
 absl::StatusOr<ExplainBatchResponse> ExplainBatch(
     absl::string_view endpoint, const ExplainBatchRequest& request,
-    absl::Duration timeout) {
+    absl::Duration timeout, const CancelFlag* cancelled) {
   MR_ASSIGN_OR_RETURN(std::vector<ServerChannel> servers, Connect(endpoint));
   const SteadyTime deadline = SteadyDeadline(timeout);
   std::vector<absl::Status> results(
@@ -123,20 +136,28 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
       if (left <= absl::ZeroDuration()) break;
       std::vector<ExplainBatchResponse> answer;
       results[i] = Ask(absl::MakeSpan(&servers[i], 1), "ExplainBatch", request,
-                       {.timeout = left, .silence = left / 2}, &answer)[0];
+                       {.timeout = left,
+                        .silence = left / 2,
+                        .cancelled = cancelled},
+                       &answer)[0];
       if (results[i].ok()) return std::move(answer[0]);
+      if (IsSet(cancelled)) break;
       busy = busy || absl::IsResourceExhausted(results[i]);
+    }
+    if (IsSet(cancelled)) {
+      return absl::CancelledError("the request was cancelled");
     }
     if (!busy || SteadyDeadline(kAskAgainAfter) >= deadline) {
       return NoAnswerError(endpoint, servers, results);
     }
-    absl::SleepFor(kAskAgainAfter);
+    Pause(cancelled);
   }
 }
 
 absl::StatusOr<ExplainBatchResponse> ExplainWholeBatch(
     absl::string_view endpoint, const OpenResponse& plan, Position position,
-    uint32_t rank, uint32_t world_size, absl::Duration timeout) {
+    uint32_t rank, uint32_t world_size, absl::Duration timeout,
+    const CancelFlag* cancelled) {
   const SteadyTime deadline = SteadyDeadline(timeout);
   ExplainBatchRequest request;
   GetBatchesRequest& batch = *request.mutable_batch();
@@ -159,7 +180,8 @@ absl::StatusOr<ExplainBatchResponse> ExplainWholeBatch(
     MR_ASSIGN_OR_RETURN(
         const ExplainBatchResponse part,
         ExplainBatch(endpoint, request,
-                     absl::FromChrono(deadline - SteadyTime::clock::now())));
+                     absl::FromChrono(deadline - SteadyTime::clock::now()),
+                     cancelled));
     all.set_rows(part.rows());
     if (part.explained().empty() && part.rows() > 0) {
       return absl::DataLossError("the server's answer contains no row");

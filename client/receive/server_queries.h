@@ -48,19 +48,21 @@ absl::StatusOr<std::vector<ServerStatus>> GetServerStatus(
 
 // Explanation of all rows of the batch at `position` of a plan, for one rank:
 // ExplainBatch() part by part. The batch has rows. DataLoss: a server explains no
-// row.
+// row. Cancelled: `cancelled`, if given, was set.
 absl::StatusOr<ExplainBatchResponse> ExplainWholeBatch(
     absl::string_view endpoint, const OpenResponse& plan, Position position,
     uint32_t rank, uint32_t world_size,
-    absl::Duration timeout = absl::Seconds(60));
+    absl::Duration timeout = absl::Seconds(60),
+    const CancelFlag* cancelled = nullptr);
 
 // Explanation of rows of a batch by the first server that serves the plan. The
 // servers get the request one after the other, and again while they are busy
 // with another batch, until `timeout` is over. Unimplemented: the server has an
-// earlier version.
+// earlier version. Cancelled: `cancelled`, if given, was set.
 absl::StatusOr<ExplainBatchResponse> ExplainBatch(
     absl::string_view endpoint, const ExplainBatchRequest& request,
-    absl::Duration timeout = absl::Seconds(60));
+    absl::Duration timeout = absl::Seconds(60),
+    const CancelFlag* cancelled = nullptr);
 
 }  // namespace millrace::receive
 

@@ -65,11 +65,12 @@ class Documents(unittest.TestCase):
             self.assertEqual(blocks, [program], document)
 
     def test_the_python_program_in_the_documents_is_the_one_that_is_run(self):
-        program = _read(os.path.join(_root(), "docs/example/python/train_loop.py"))
-        for document in ("README.md", "docs/python.md"):
+        folder, program = (_read(os.path.join(_root(), f"docs/example/python/{name}_loop.py"))
+                           for name in ("folder", "train"))
+        for document, programs in (("README.md", [folder, program]), ("docs/python.md", [program])):
             blocks = re.findall(r"^```python\n(.*?)^```$", _read(os.path.join(_root(), document)),
                                 re.MULTILINE | re.DOTALL)
-            self.assertEqual(blocks, [program], document)
+            self.assertEqual(blocks, programs, document)
 
 
 if __name__ == "__main__":

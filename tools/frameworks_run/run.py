@@ -1,4 +1,4 @@
-"""The rows of tools/python-frameworks: the examples, then checks.py.
+"""The rows of tools/python-frameworks: the examples, then checks.py and jax_checks.py.
 
     run.py --server=FILE --examples=FOLDER --work=FOLDER [--only=TEXT]
 
@@ -159,11 +159,12 @@ def rows(options, endpoint):
         name, numbers = example
         ranks = ", then ".join(map(str, numbers if len(set(numbers)) > 1 else numbers[:1]))
         yield f"{name}.py, ranks: {ranks}", lambda example=example: check(example)
-    checks = os.path.join(_HERE, "checks.py")
-    for name in run([sys.executable, "-B", checks, "--list"]).split():
-        # Frameworks print, too; the last line is the check's.
-        yield name, lambda name=name: run([sys.executable, "-B", checks, name, endpoint,
-                                           options.work]).strip().splitlines()[-1]
+    for file in ("checks.py", "jax_checks.py"):
+        checks = os.path.join(_HERE, file)
+        for name in run([sys.executable, "-B", checks, "--list"]).split():
+            # Frameworks print, too; the last line is the check's.
+            yield name, lambda checks=checks, name=name: run(
+                [sys.executable, "-B", checks, name, endpoint, options.work]).strip().splitlines()[-1]
 
 
 def prove(options, endpoint):

@@ -15,7 +15,9 @@ if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux" OR NOT CMAKE_SYSTEM_PROCESSOR STREQUAL
 endif()
 
 if(NOT TARGET Millrace::client)
-  get_filename_component(_millrace "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+  # Without links: CMake may find the files in /lib, which is a link to /usr/lib.
+  get_filename_component(_millrace "${CMAKE_CURRENT_LIST_DIR}" REALPATH)
+  get_filename_component(_millrace "${_millrace}/../../.." ABSOLUTE)
   add_library(Millrace::client SHARED IMPORTED)
   set_target_properties(Millrace::client PROPERTIES
     IMPORTED_LOCATION "${_millrace}/lib/libmillrace.so.1"

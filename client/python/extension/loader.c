@@ -603,6 +603,15 @@ static PyObject* Explain(Loader* self, PyObject* arguments) {
   return TextOr(status, text, error);
 }
 
+static PyObject* CancelExplain(Loader* self, PyObject* unused) {
+  millrace_error* error = NULL;
+  if (millrace_loader_cancel_explain(self->loader, &error) !=
+      MILLRACE_STATUS_OK) {
+    return RaiseError(error);
+  }
+  Py_RETURN_NONE;
+}
+
 /* ---- The type
  * ----------------------------------------------------------------------- */
 
@@ -625,7 +634,10 @@ static PyMethodDef methods[] = {
     {"where_the_time_went", (PyCFunction)WhereTheTimeWent, METH_NOARGS,
      "Why the consumer waited since the last call, in one line."},
     {"explain", (PyCFunction)Explain, METH_VARARGS,
-     "explain(epoch, step): what was drawn for each sample, as JSON."},
+     "explain(epoch, step): what was drawn for each sample, as JSON. Handles no "
+     "signals."},
+    {"cancel_explain", (PyCFunction)CancelExplain, METH_NOARGS,
+     "Ends explain() in other threads: CancelledError."},
     {"close", (PyCFunction)Close, METH_NOARGS,
      "Ends receiving, and every wait."},
     {NULL, NULL, 0, NULL}};

@@ -109,10 +109,29 @@ def _program() -> str:
     path = shutil.which(_NAME)
     if path is None:
         raise NotFoundError(
-            f"data of this machine are read by the program {_NAME}, which is not installed: "
-            "pip install \"millrace[server]\", or set MILLRACE_SERVER to its path, or give the "
+            f"data of this machine are read by the program {_NAME}, which is not installed; "
+            "tools/build-wheel writes its wheel beside the one of the client: "
+            f"`pip install {_wheel()}`, or set MILLRACE_SERVER to the path of the program, or give the "
             "HOST:PORT of a data server that runs")
     return os.path.abspath(path)
+
+
+def _wheel() -> str:
+    """The wheel with the program, of this release, for a shell: in the folder that pip has installed
+    this package from, where pip has noted it. A file, because an index has the names of strangers."""
+    import importlib.metadata  # for an error only: it takes 20 ms
+    import json
+    import urllib.parse
+    name = f"millrace_server-{_millrace.version()}-*.whl"
+    noted = None
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        noted = importlib.metadata.distribution("millrace").read_text("direct_url.json")
+    with contextlib.suppress(ValueError):
+        url = urllib.parse.urlsplit(str(json.loads(noted or "{}").get("url", "")))
+        if url.scheme == "file" and url.path.endswith(".whl"):
+            folder = os.path.dirname(urllib.parse.unquote(url.path))
+            return f"{shlex.quote(folder)}/{name}"
+    return f"dist/{name}"
 
 
 def _namespace(name: str) -> str:

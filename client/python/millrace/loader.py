@@ -19,9 +19,9 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
-from millrace import (_convert, _device, _endpoint, _home_process, _last_batch, _millrace, _on_arrays,
-                      _open_errors, _pinned, _pipeline, _preview, _ranks, _refused, _settings, _state,
-                      _values)
+from millrace import (_convert, _device, _endpoint, _home_process, _interruptible, _last_batch, _millrace,
+                      _on_arrays, _open_errors, _pinned, _pipeline, _preview, _ranks, _refused, _settings,
+                      _state, _values)
 from millrace._arrays import Arrays
 from millrace._position import Position, Progress
 from millrace._values import shown
@@ -139,7 +139,7 @@ class Loader:
         fields of the pipeline. A set is refused: it has no order.
       output: "tuple": a batch is a tuple of tensors; "dict": a dict by name.
       names: with output="dict", other names for fields: {"image": "pixel_values"}.
-      tensor_type: "torch", "numpy", or "dlpack" for millrace.Tensor, which JAX, CuPy and others take.
+      tensor_type: "torch", "numpy", or "dlpack" for millrace.Tensor, which JAX and others take.
         None: torch when the program has imported torch before the first batch, else NumPy.
       pin_memory: True: the tensors lie in page-locked memory of torch, so that
         `.to("cuda", non_blocking=True)` copies while the program goes on. None: in programs that use
@@ -889,7 +889,9 @@ class Loader:
         """
         self._check_usable()
         position = self._position(epoch, step)
-        drawn: dict[str, Any] = json.loads(self._opened()[0].explain(*position))
+        native = self._opened()[0]
+        drawn: dict[str, Any] = json.loads(_interruptible.call(
+            lambda: native.explain(*position), native.cancel_explain))
         return drawn
 
     def _position(self, epoch: int, step: int) -> Position:

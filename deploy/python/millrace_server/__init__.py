@@ -1,6 +1,6 @@
 """The programs millrace-server, millrace-data and millrace, with the libraries that they need.
 
-    pip install millrace-server
+    pip install millrace_server-*.whl
     millrace-server --dataset=photos=lmdb:/srv/data/photos.lmdb --listen=127.0.0.1:7001
 
     subprocess.Popen([millrace_server.program("millrace-server"), ...])

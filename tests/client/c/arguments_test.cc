@@ -108,6 +108,7 @@ TEST_F(ArgumentsTest, EveryMissingPointerIsNamed) {
   expect(millrace_loader_stats(nullptr, &text, e), "loader");
   expect(millrace_loader_where_the_time_went(nullptr, &text, e), "loader");
   expect(millrace_loader_explain(nullptr, 0, 0, 0, &text, e), "loader");
+  expect(millrace_loader_cancel_explain(nullptr, e), "loader");
   expect(millrace_loader_offer(nullptr, &number, 8, e), "loader");
   expect(millrace_loader_wanted(nullptr, &count, e), "loader");
   EXPECT_EQ(count, 0);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -286,6 +287,53 @@ TEST_F(InterfaceTest, ExplainsABatch) {
             MILLRACE_STATUS_OUT_OF_RANGE);
   EXPECT_EQ(text, nullptr);
   EXPECT_NE(Text(error), "");
+}
+
+TEST_F(InterfaceTest, ExplainEndsWhenItIsCancelledOrTheLoaderIsClosed) {
+  // A server that is stopped does not answer. An explanation waits up to 60 s.
+  const auto server = Serve({Digits(kSamples)});
+  const Loader loader = Open(DigitsSettings(server->address()));
+  ASSERT_EQ(millrace_loader_cancel_explain(loader.get(), nullptr),
+            MILLRACE_STATUS_OK)
+      << "nothing waits";
+  server->process().Signal(SIGSTOP);
+  const auto ends = [&](const std::function<void()>& end) {
+    std::atomic<bool> done{false};
+    char* text = nullptr;
+    millrace_error* error = nullptr;
+    std::thread waiter([&] {
+      EXPECT_EQ(
+          millrace_loader_explain(loader.get(), 0, 7, -1, &text, &error),
+          MILLRACE_STATUS_CANCELLED);
+      done.store(true);
+    });
+    absl::SleepFor(absl::Milliseconds(200));
+    EXPECT_FALSE(done.load()) << "it does not wait";
+    const absl::Time began = absl::Now();
+    // Again and again: the thread may not have begun to wait.
+    while (!done.load() && absl::Now() - began < absl::Seconds(20)) {
+      end();
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    const absl::Duration took = absl::Now() - began;
+    waiter.join();
+    EXPECT_LT(took, absl::Seconds(5));
+    EXPECT_EQ(text, nullptr);
+    return Text(error);
+  };
+  EXPECT_EQ(ends([&] {
+              millrace_loader_cancel_explain(loader.get(), nullptr);
+            }),
+            "the request was cancelled");
+  server->process().Signal(SIGCONT);
+  EXPECT_THAT(TextOf(millrace_loader_explain, loader.get(), uint64_t{0},
+                     uint64_t{7}, int64_t{-1}),
+              HasSubstr("\"step\": 7"))
+      << "the loader stays open";
+  server->process().Signal(SIGSTOP);
+  EXPECT_EQ(ends([&] { millrace_loader_close(loader.get()); }),
+            "the loader was closed");
+  server->process().Signal(SIGCONT);
 }
 
 TEST_F(InterfaceTest, TheDatasetsOwnPresetIsTheDefault) {

@@ -1,5 +1,8 @@
 """The package for C and C++ (tools/package): its files, and the programs of docs/package.md built with
-CMake against it and against the libtorch of the PyTorch wheel, run against a server."""
+CMake against it and against the libtorch of the PyTorch wheel, run against a server.
+
+Other wheels of PyTorch, too, when MILLRACE_OTHER_TORCH names their folders `torch`, separated by colons
+(docs/package.md)."""
 
 import glob
 import io
@@ -41,6 +44,12 @@ def _torch_folder():
                                        "../torch/torch/lib/libtorch_cpu.so")
                   for file in glob.glob(pattern)][:1]
     return os.path.dirname(os.path.dirname(os.path.realpath(library)))
+
+
+def _has_the_former_abi(torch):
+    """Whether C++ strings of this wheel are those before GCC 5."""
+    library = elf_file.ElfFile(os.path.join(torch, "lib/libc10.so"))
+    return not any("c10" in symbol.name and "__cxx11" in symbol.name for symbol in library.exports())
 
 
 class _Case(unittest.TestCase):
@@ -189,15 +198,18 @@ class Programs(_Case):
         cls.server.wait()
         cls.server.stdout.close()
 
-    def build(self, with_torch):
-        """Runs the commands of the document; the folder of the programs."""
+    def build(self, torch=None):
+        """Runs the commands of the document, with the folder `torch` of a wheel or without it; the
+        folder of the programs."""
         document = _read("docs/package.md")
         configure = re.findall(r"^    (cmake -S .*)$", document, re.MULTILINE)
         (build,) = set(re.findall(r"^    (cmake --build .*)$", document, re.MULTILINE))
-        (command,) = [line for line in configure if ("TORCH_FOLDER" in line) == with_torch]
-        folder = os.path.join(self.work, "with_torch" if with_torch else "without")
+        (command,) = [line for line in configure if ("TORCH_FOLDER" in line) == (torch is not None)]
+        command = re.sub(r"TORCH_FOLDER=\$\(.*\)$", f"TORCH_FOLDER={torch}", command)
+        if torch is not None and _has_the_former_abi(torch):
+            command += " " + re.findall(r"`(-DCMAKE_CXX_FLAGS=\S+)`", document)[0]
+        folder = tempfile.mkdtemp(dir=self.work)
         for line in (command, build):
-            line = re.sub(r"TORCH_FOLDER=\$\(.*\)$", f"TORCH_FOLDER={_torch_folder()}", line)
             words = [word.replace("FOLDER_OF_THE_PACKAGE", self.package)
                      for word in shlex.split(line)]
             words = [folder if word == "build" else word for word in words]
@@ -215,7 +227,7 @@ class Programs(_Case):
         self.assertEqual(blocks, [_read("docs/example/c/train_linear.cc")])
 
     def test_a_c_program_without_libtorch(self):
-        folder = self.build(with_torch=False)
+        folder = self.build()
         self.assertFalse(os.path.exists(os.path.join(folder, "train_linear")))
         program = os.path.join(folder, "read_batches")
         ran = self.run_program(program, self.endpoint, "digits", "2000")
@@ -226,16 +238,27 @@ class Programs(_Case):
         self.assertEqual(ran.returncode, 1)
         self.assertIn("NOT_FOUND: ", ran.stderr)
 
-    def test_a_cxx_program_with_libtorch(self):
-        program = os.path.join(self.build(with_torch=True), "train_linear")
+    def train(self, torch):
+        """(Epoch, step, loss) of each line that the program prints; and the program."""
+        program = os.path.join(self.build(torch), "train_linear")
         ran = self.run_program(program, self.endpoint, "digits", "mnist")
         self.assertEqual(ran.returncode, 0, ran.stderr)
-        steps = re.findall(r"^epoch (\d) step (\d+): loss ([\d.]+)$", ran.stdout, re.MULTILINE)
+        return program, re.findall(r"^epoch (\d) step (\d+): loss ([\d.]+)$", ran.stdout,
+                                   re.MULTILINE)
+
+    def test_a_cxx_program_with_libtorch(self):
+        program, steps = self.train(_torch_folder())
         self.assertEqual([(epoch, int(step)) for epoch, step, _ in steps],
                          [(epoch, step) for epoch in "01"
                           for step in range(dataset.SAMPLES // 64)])
         # Ten classes and no weights yet: log(10).
         self.assertAlmostEqual(float(steps[0][2]), 2.302585, delta=1e-4)
+        for torch in filter(None, os.environ.get("MILLRACE_OTHER_TORCH", "").split(":")):
+            with self.subTest(torch):
+                others = self.train(torch)[1]
+                self.assertEqual([line[:2] for line in others], [line[:2] for line in steps])
+                for one, other in zip(steps, others):
+                    self.assertAlmostEqual(float(one[2]), float(other[2]), delta=1e-4)
         ran = self.run_program(program, self.endpoint, "letters", "mnist")
         self.assertEqual(ran.returncode, 1)
         self.assertIn("NOT_FOUND: ", ran.stderr)

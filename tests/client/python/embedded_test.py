@@ -377,8 +377,23 @@ with open(files.log + ".old") as file:
 
     def test_the_program_is_found_or_the_error_says_how_to_install_it(self):
         self._output_of("""
-refused(loader().open, millrace.NotFoundError, "pip install \\"millrace[server]\\"")
-""", MILLRACE_SERVER="", PATH="/nowhere")
+# The wheel that is missing, in the folder that pip has installed the client from.
+refused(loader().open, millrace.NotFoundError, "the program millrace-server, which is not installed",
+        f"pip install {sys.argv[3]}/millrace_server-{millrace.__version__}-*.whl", "MILLRACE_SERVER",
+        "HOST:PORT")
+# A folder that is no word of a shell; and a package that pip has not installed from a file.
+from importlib import metadata
+class Noted:
+    def read_text(self, name):
+        assert name == "direct_url.json"
+        return text
+for text, wheel in (('{"url": "file:///a%20b/millrace-1-py3-none-any.whl"}', "'/a b'/millrace_server-"),
+                    ('{"url": "https://example.org/millrace-1-py3-none-any.whl"}', "dist/millrace_server-"),
+                    ('{"url": "file:///src/millrace"}', "dist/millrace_server-"),
+                    ("no json", "dist/millrace_server-"), (None, "dist/millrace_server-")):
+    metadata.distribution = lambda name: Noted()
+    refused(loader().open, millrace.NotFoundError, f"pip install {wheel}")
+""", self.work, MILLRACE_SERVER="", PATH="/nowhere")
         bin_dir = os.path.join(self.run_dir, "bin")
         os.mkdir(bin_dir)
         os.symlink(self.program, os.path.join(bin_dir, "millrace-server"))

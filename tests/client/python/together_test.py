@@ -3,6 +3,7 @@ images, millrace.DataLoader with shuffle, drop_last, dicts and names, and a chec
 an epoch. The same images come packed, through millrace.Loader, and from a server that runs."""
 
 import os
+import re
 import subprocess
 
 from pictures_case import PicturesCase
@@ -90,6 +91,19 @@ for a, b, both in zip(*parts, joined, strict=True):
 rows = [i for batch in folder(shuffle=False, drop_last=False) for i in batch["index"].tolist()]
 assert rows == list(range(40))
 """)
+
+    def test_the_program_of_the_readme_trains(self):
+        program = os.path.realpath("docs/example/python/folder_loop.py")
+        output = self.run_script(f"""
+with open({program!r}) as file:
+    program = file.read()
+sys.argv[1:] = [FOLDER]
+torch.manual_seed(1)
+exec(compile(program, "folder_loop.py", "exec"), {{"__name__": "__main__"}})
+""")
+        losses = re.fullmatch(r"epoch 0: loss (\d+\.\d{3})\nepoch 1: loss (\d+\.\d{3})\n", output)
+        self.assertTrue(losses, output)
+        self.assertLess(float(losses[2]), float(losses[1]))
 
     def test_mistakes_are_named(self):
         self.run_script("""
