@@ -160,7 +160,7 @@ class Output(Message):
 class Origin(NamedTuple):
     """The arguments of a translation, to make it again when more is known of the images."""
 
-    library: Literal["torchvision", "albumentations"]
+    library: str  # torchvision or albumentations
     compose: Any
     field: str
     masks: str | Sequence[str] | None

@@ -178,7 +178,8 @@ refused(lambda: millrace.DataLoader(Photos(), batch_size=4), a, "Photos", '"imag
 refused(lambda: millrace.DataLoader(Pictures(), batch_size=4), a,
         '{"image": dataset.data[..., None], "label": numpy.array(dataset.targets)}')
 class Samples(torch.utils.data.IterableDataset):
-    pass
+    def __iter__(self):
+        return iter(())
 refused(lambda: millrace.DataLoader(Samples(), batch_size=4), a, '"imagefolder:PATH"', '{"image": images')
 refused(lambda: millrace.DataLoader(batch_size=4), millrace.InvalidArgumentError, "endpoint is missing")
 refused(lambda: loader(drop_last=True, pad_last=True), millrace.InvalidArgumentError, "pad_last")

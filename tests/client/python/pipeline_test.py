@@ -224,7 +224,7 @@ for act, part in (
         (lambda: T.Resize(5, 2), "interpolation=2"),
         (lambda: T.Resize(5, "bi-linear"), "bi-linear"),
         (lambda: T.ToDtype(float), "dtype=\\"float32\\""),
-        (lambda: T.Resize(numpy.array([[5, 6]])), "size=array"),
+        (lambda: T.Resize(numpy.array([[5, 6]])), "size=<ndarray int64 [1, 2]>"),
         (lambda: T.CenterCrop(5, fields=[]), "at least one name"),
         (lambda: millrace.Pipeline(outputs=[]), "outputs=[]"),
         (lambda: millrace.Pipeline(sources=()), "sources=[]"),
