@@ -21,6 +21,8 @@ def loader(**named):
 
 class TorchCase(Case):
 
+    timeout = 600  # seconds, of a script
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -40,7 +42,7 @@ class TorchCase(Case):
         result = subprocess.run(
             [*self.found.command, _BEGIN + code, self.server.address, self.spec, *arguments],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            timeout=600)
+            timeout=self.timeout)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 
