@@ -59,8 +59,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status,
       parsed ? UnpackDetail(rpc) : std::nullopt;
   if (digest == wire::DigestCheck::kWrong) {
     return absl::DataLossError(
-        absl::StrCat("the request or its error answer was damaged in transit: "
-                     "their digest does not match (the answer arrived as ",
+        absl::StrCat("the request or its error answer was damaged on the way: their digest does not match (the answer arrived as ",
                      absl::StatusCodeToString(result.code()), ")"));
   }
   // The digest does not cover gRPC's own code and message.

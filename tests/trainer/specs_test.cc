@@ -362,7 +362,7 @@ TEST(Specs, RefuseCutsThatDoNotFit) {
        {Case{"0:0.9", "0.8:1.0", "share samples of photos"},
         Case{"", "100:200", "two pieces"},
         Case{"", "0:60000", "leaves no samples for training"},
-        Case{"", "0:60001", "60000 samples of photos"},
+        Case{"", "0:60001", "60,000 samples of photos"},
         Case{"5:5", "", "--train_subset=5:5: expected FROM:TO"},
         Case{"", "0:1",
              "--eval_subset=0:1 is one sample, because whole numbers count "

@@ -96,7 +96,7 @@ TEST(FeederErrors, APlanThatCannotBeTrueIsRefused) {
       plan.mutable_resolved_spec()->set_batch_size(0);
     });
     // 4 bytes of 2^62 + 1 rows of 12 elements are few, counted with 64 bits.
-    refused("more than any machine can hold", [](OpenResponse& plan) {
+    refused("too many; server and client disagree", [](OpenResponse& plan) {
       plan.mutable_resolved_spec()->set_batch_size((uint64_t{1} << 62) + 1);
     });
     refused("more elements than any memory can hold", [](OpenResponse& plan) {
