@@ -14,8 +14,8 @@ absl::Status LoaderOptions::Validate() const {
   }
   if (rank >= world_size) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank is ", rank, ": with world_size ", world_size,
-                     ", give 0 to ", world_size - 1));
+        absl::StrCat("rank is ", rank, " and world_size is ", world_size,
+                     ": ranks count from 0"));
   }
   constexpr uint32_t kMaxWindow = 1 << 16;
   if (window == 1 || window > kMaxWindow) {

@@ -16,7 +16,7 @@ TEST(LoaderOptionsTest, RefusesWhatCannotBe) {
   options.endpoint = "a:1";
   EXPECT_TRUE(options.Validate().ok());
   options.rank = 1;
-  EXPECT_THAT(options.Validate().message(), HasSubstr("rank 1"));
+  EXPECT_THAT(options.Validate().message(), HasSubstr("rank is 1 and world_size is 1"));
   options.world_size = 0;
   EXPECT_THAT(options.Validate().message(), HasSubstr("world_size is 0"));
   options.world_size = 2;

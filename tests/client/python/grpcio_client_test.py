@@ -35,7 +35,7 @@ def client_of(*servers, text=SPEC, **options):
 def of_the_package(epoch, step=0, text=SPEC, fields=None, rank=0, world_size=1):
     loader = millrace.Loader(ENDPOINT, pipeline=text, global_batch_size=50, shuffle=None,
                              drop_last=None, tensor_type="numpy", output="dict", rank=rank,
-                             world_size=world_size, fields=fields or
+                             world_size=world_size, allow_uneven=True, fields=fields or
                              ["image", "label", "sample_index", "valid"])
     with loader:
         loader.seek(epoch, step)

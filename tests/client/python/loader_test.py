@@ -807,7 +807,7 @@ for rank in range(2):
         assert image.shape[1:] == (1, 28, 28)
 assert sorted(seen) == list(range(20011))
 """)
-        self.assertIn("20011", result.stdout)
+        self.assertIn("20,011", result.stdout)
 
     def test_the_dataset_s_own_preset(self):
         self.output_of(_OPEN + """
