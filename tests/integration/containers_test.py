@@ -83,7 +83,7 @@ class Containers(unittest.TestCase):
         self.assertEqual(said["shared"].count("batches come in shared memory"), 1, said["shared"])
         self.assertEqual(said["hidden"].count("no shared memory with server"), 1, said["hidden"])
         self.assertIn("its batches come over the network", said["hidden"])
-        self.assertIn("shared memory is required", said["refused"])
+        self.assertIn("requires shared memory", said["refused"])
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ TEST(BenchSweepTest, MistakesAreNamedWithTheirPlace) {
               HasSubstr("there is no knob `windows`; the knobs are window, "
                         "batch_size, loaders, same_host, threads"));
   EXPECT_THAT(Mistake("window=4;prefetch=2"),
-              HasSubstr("`prefetch=2`: millrace-train --device_prefetch sets"));
+              HasSubstr("`prefetch=2`: bench has no device"));
   EXPECT_THAT(Mistake("window="), HasSubstr("`` is not a whole number from 1"));
   EXPECT_THAT(Mistake("window=4,"),
               HasSubstr("`` is not a whole number from 1"));

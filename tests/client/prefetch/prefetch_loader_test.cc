@@ -503,7 +503,7 @@ TEST_F(PrefetchLoaderTest, ADamagedAnswerOfTheOnlyServerIsRequestedAgainOnce) {
     fake_->SendBatch(CallFor(0), Damaged(plan_, {0, 0}));
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),
                 AllOf(HasSubstr("server data-1:7001: "),
-                      HasSubstr("requested again, once, from this server")));
+                      HasSubstr("requested once more from the same server")));
     fake_->SendBatch(CallFor(5), Damaged(plan_, {0, 5}));  // has its own try
     time_ += absl::Seconds(3);
     fake_->Tick();
@@ -532,7 +532,7 @@ TEST_F(PrefetchLoaderTest, ARequestThatWasDamagedIsSentAgain) {
   fake_->End(fake_->CallsAt(1)[0],
              WithErrorDetail(absl::InvalidArgumentError("no request"), detail));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("server data-1:7001: no request; requested again"));
+              HasSubstr("server data-1:7001: no request; requested once more"));
   time_ += absl::Seconds(3);
   fake_->Tick();
   CompleteAll();
@@ -737,7 +737,7 @@ TEST_F(PrefetchLoaderTest, AServerIsLeftOutOnlyWhenANewConnectionFailsToo) {
     EXPECT_THAT(fail(), AllOf(HasSubstr("server data-1:7001: unknown method"),
                               HasSubstr("probably damaged on the way"),
                               HasSubstr("over a new connection"),
-                              Not(HasSubstr("left out"))));
+                              Not(HasSubstr("is not used"))));
     EXPECT_THAT(fake_->reconnects(), ElementsAre(1))
         << "the calls of one connection are one failure";
     ASSERT_FALSE(fake_->CallsAt(1).empty()) << "it was left out";
@@ -746,7 +746,7 @@ TEST_F(PrefetchLoaderTest, AServerIsLeftOutOnlyWhenANewConnectionFailsToo) {
       EXPECT_EQ(loader_->stats().servers, 2);
       continue;
     }
-    EXPECT_THAT(fail(), AllOf(HasSubstr("server data-1:7001 is left out"),
+    EXPECT_THAT(fail(), AllOf(HasSubstr("server data-1:7001 is not used"),
                               HasSubstr("unknown method"),
                               HasSubstr("2 connections in a row"),
                               HasSubstr("the link to it damages bytes")));
@@ -930,12 +930,12 @@ TEST_F(PrefetchLoaderTest, SaysOnceThatAServerIsLeftOutAndTriesItAgain) {
   for (int i = 0; i < 6; ++i) ExpectNext({0, step++});
   const std::string log = ::testing::internal::GetCapturedStderr();
   size_t lines = 0;
-  for (size_t at = 0; (at = log.find("left out", at)) != std::string::npos;
+  for (size_t at = 0; (at = log.find("is not used", at)) != std::string::npos;
        ++at) {
     ++lines;
   }
   EXPECT_EQ(lines, 1) << log;
-  EXPECT_THAT(log, HasSubstr("server a is left out"));
+  EXPECT_THAT(log, HasSubstr("server a is not used"));
   EXPECT_THAT(log, HasSubstr("revision 3, not 2"));
   EXPECT_THAT(log, HasSubstr("server a serves batches again"));
 }
@@ -1151,7 +1151,7 @@ TEST_F(PrefetchLoaderTest, RefusesAFrameThatBringsNothing) {
     fake_->SendRaw(call, frame);
   });
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("an empty frame"));
+  EXPECT_THAT(status.message(), HasSubstr("a frame is empty"));
 }
 
 TEST_F(PrefetchLoaderTest, AServerThatSendsTheSameAgainIsAsSilentAsAnother) {

@@ -104,6 +104,7 @@ for end, shape in (([], (40, 48, 48, 3)), ([ToTensorV2()], (40, 3, 48, 48))):
         one = millrace.Loader(ENDPOINT, "pictures", given, batch_size=40, tensor_type=kind)
         images, _ = next(iter(one))
         assert images.shape == shape and (torch.is_tensor(images)) == (kind == "torch")
-    none = millrace.Loader(ENDPOINT, "pictures", given, global_batch_size=39, rank=0, world_size=3)
+    none = millrace.Loader(ENDPOINT, "pictures", given, global_batch_size=39, rank=0, world_size=3,
+                       allow_uneven=True)
     assert [len(images) for images, _ in none] == [13, 0]
 """)

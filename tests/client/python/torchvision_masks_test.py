@@ -137,7 +137,8 @@ for row, sample in enumerate(samples()):
 batched = Pipeline.from_torchvision(v2.Compose([*head, *rest]), masks="mask", boxes="boxes", local="batch")
 images, masks, boxes = next(iter(millrace.Loader(ENDPOINT, "shapes", batched, batch_size=40)))
 assert masks.shape == (40, 1, 48, 48) and boxes.shape == (40, 3, 4) and images.dtype == torch.float32
-none = millrace.Loader(ENDPOINT, "shapes", given, global_batch_size=39, rank=0, world_size=3)
+none = millrace.Loader(ENDPOINT, "shapes", given, global_batch_size=39, rank=0, world_size=3,
+                       allow_uneven=True)
 assert [tuple(len(tensor) for tensor in batch) for batch in none] == [(13,) * 3, (0,) * 3]
 # Masks without their images would move alone.
 try:

@@ -172,7 +172,8 @@ for local, choices in (("sample", 40), ("batch", 1)):
     assert (norm - expected).abs().max() < 1e-5 and type(norm) is torch.Tensor
 # A rank without rows, replay, pickle, dicts, and other fields.
 given = Pipeline.from_torchvision(v2.Compose([*head, v2.JPEG(50)]), local="sample")
-none = millrace.Loader(ENDPOINT, "pictures", given, global_batch_size=39, rank=0, world_size=3)
+none = millrace.Loader(ENDPOINT, "pictures", given, global_batch_size=39, rank=0, world_size=3,
+                       allow_uneven=True)
 shapes = [tuple(images.shape) for images, _ in none]
 assert shapes == [(13, 3, 48, 48), (0, 3, 48, 48)], shapes
 import pickle

@@ -94,10 +94,12 @@ TEST(CallErrorTest, AConnectionThatIsAcceptedAndSilentIsSaidToBe) {
                    "before receiving SETTINGS frame"),
       kRequestBytes);
   EXPECT_TRUE(absl::IsUnavailable(error)) << error;
-  EXPECT_THAT(error.message(),
-              AllOf(HasSubstr("the connection was accepted, and nothing came"),
-                    HasSubstr("is stopped (SIGSTOP"),
-                    HasSubstr("before receiving SETTINGS frame")));
+  EXPECT_THAT(
+      error.message(),
+      AllOf(
+          HasSubstr("the connection was accepted, but the server sent nothing"),
+          HasSubstr("is stopped (SIGSTOP"),
+          HasSubstr("before receiving SETTINGS frame")));
 }
 
 TEST(CallErrorTest, AnEndThatNoServerGivesSpeaksAgainstTheConnection) {
