@@ -160,7 +160,7 @@ TEST_F(LeaseFoldersTest, TheBudgetThatIsNamedIsTheSmallestThatWorks) {
   };
   const std::vector<std::string> refused = add(64);
   ASSERT_EQ(refused[0], "error") << absl::StrJoin(refused, " ");
-  EXPECT_THAT(refused[2], AllOf(HasSubstr("the list of 60000 files in 3 "
+  EXPECT_THAT(refused[2], AllOf(HasSubstr("the list of 60,000 files in 3 "
                                           "folders of " +
                                           folder),
                                 HasSubstr("or pack the folder")));
