@@ -474,7 +474,7 @@ TEST_F(EngineTest, ABatchLargerThanTheBudgetIsRefusedWithTheArithmetic) {
   EXPECT_EQ(pipeline->MaxPayloadBytes(3).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(whole.message()),
-              HasSubstr("65536 / world size 1 = 65536 rows of 17 bytes"));
+              HasSubstr("65536 / world size 1 = 65,536 rows of 17 bytes"));
   EXPECT_THAT(std::string(whole.message()),
               HasSubstr("the memory budget of 1 MiB less "));
   EXPECT_TRUE(pipeline->MaxPayloadBytes(64).ok());
