@@ -79,7 +79,7 @@ class DamagedLinkTest : public testing::ServiceTest {
     EXPECT_TRUE(once.ok()) << once;
     EXPECT_EQ(gate_.damages(), 1);
     EXPECT_THAT(log, AllOf(HasSubstr("server " + gate_.address() + ": "),
-                           HasSubstr("again, once")));
+                           HasSubstr("once")));
 
     gate_.Damage(pattern, kAlways);
     const absl::Status always = Receive();
@@ -179,7 +179,7 @@ TEST_F(DamagedLinkTest, HeadersOfOpenThatWereDamagedAreSentAgain) {
   EXPECT_TRUE(absl::IsUnimplemented(always)) << always;
   EXPECT_THAT(always.message(),
               AllOf(HasSubstr("server " + gate_.address() + ": "),
-                    HasSubstr("a second connection has not helped"),
+                    HasSubstr("the second connection failed, too"),
                     HasSubstr("the link to it damages bytes")));
   EXPECT_EQ(gate_.damages(), 2);
 }

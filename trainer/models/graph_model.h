@@ -43,6 +43,8 @@ class GraphModel final : public Classifier {
   torch::Tensor forward(torch::Tensor images) override;
   void train(bool on = true) override;
 
+  size_t graphs() const { return graphs_.size(); }
+
  private:
   using Key = std::tuple<std::vector<int64_t>, torch::ScalarType,
                          bool /*training*/, bool /*gradients*/,
