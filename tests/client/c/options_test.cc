@@ -210,7 +210,7 @@ TEST_F(OptionsTest, RefusesWhatIsMissingOrContradicts) {
   ExpectNotMade("endpoint `a`");
   Set("endpoint", "a:1");
   Set("rank", "2");
-  ExpectNotMade("rank 2 does not exist");
+  ExpectNotMade("rank is 2 and world_size");
   Set("world_size", "3");
   ExpectNotMade("cannot be shared equally by 3 ranks");
   Set("world_size", "4");
