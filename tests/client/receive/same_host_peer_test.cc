@@ -123,7 +123,7 @@ TEST_F(SameHostPeerTest, AServerThatNeverSharedIsRefusedAgainAndAgain) {
   for (int call = 0; call < 2; ++call) {
     const absl::Status status = Ask(far.SerializeAsString());
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("is required"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("requires shared memory"));
   }
 }
 
