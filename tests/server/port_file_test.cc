@@ -72,7 +72,7 @@ TEST(PortFileTest, LeavesAFileThatIsNoPortFile) {
       EXPECT_TRUE(IsUsageError(status)) << text;
       EXPECT_THAT(std::string(status.message()),
                   ::testing::HasSubstr("flag --port_file=" + path +
-                                       ": the file exists and is no port "
+                                       ": the file exists and is not a port "
                                        "file"));
     }
     EXPECT_EQ(access(path.c_str(), F_OK), 0) << text;
