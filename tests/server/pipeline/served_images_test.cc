@@ -35,9 +35,11 @@ using ::testing::HasSubstr;
 constexpr uint64_t kMiB = 1 << 20;
 // As in served_memory_test.cc.
 constexpr uint64_t kBesideBudget = 24 * kMiB;
-// Between two images: the process itself, what threads keep from image to
-// image, and the batches' memory.
-constexpr uint64_t kLeft = 48 * kMiB;
+// Between two images: the process itself (10 MiB), what two threads keep from
+// image to image (the scratch of 16 MiB each), blocks that malloc has not
+// trimmed yet (8 MiB an arena), and the batches' memory. 53 MiB were seen; with
+// malloc's own threshold, more than the whole budget.
+constexpr uint64_t kLeft = 80 * kMiB;
 
 class ServedImagesTest : public ::testing::Test {
  protected:
