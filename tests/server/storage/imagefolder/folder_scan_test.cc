@@ -25,6 +25,7 @@ namespace millrace::storage {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -351,21 +352,23 @@ TEST_F(FolderScanTest, FoldersAreCounted) {
   EXPECT_EQ(less.folder_count, 103);
 }
 
-// Two links on each level make 2^28 paths of 29 folders, none of them a loop.
-// The listing went on until the process had no memory.
+// Three links on each level make 3^18 paths of 19 folders, none of them a loop.
+// The listing went on until the process had no memory. (At 20 links in a path,
+// Linux may say ELOOP: its limit is 40, and it counts twice those of a path that
+// it walks twice.)
 TEST_F(FolderScanTest, LinksThatMultiplyFoldersAreBoundedByTheBudget) {
   tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
-  for (int level = 0; level < 28; ++level) {
+  for (int level = 0; level < 18; ++level) {
     const std::string folder = tree_ / absl::StrCat("dog/level", level);
     std::filesystem::create_directories(folder);
     WriteFile(folder + "/1.jpg", "\xFF\xD8\xFF");
-    for (const char* name : {"/a", "/b"}) {
+    for (const char* name : {"/a", "/b", "/c"}) {
       ASSERT_EQ(symlink(absl::StrCat("../level", level + 1).c_str(),
                         (folder + name).c_str()),
                 0);
     }
   }
-  std::filesystem::create_directories(tree_ / "dog/level28");
+  std::filesystem::create_directories(tree_ / "dog/level18");
   for (const uint32_t threads : {1, 8}) {
     const auto listing =
         ScanImageFolder(tree_.path(), {.use = FolderUse::kUri,
@@ -379,7 +382,7 @@ TEST_F(FolderScanTest, LinksThatMultiplyFoldersAreBoundedByTheBudget) {
         AllOf(HasSubstr("links in " + tree_.path() +
                         " lead to the same folders again"),
               HasSubstr("such as " + tree_.path() + "/dog/level"),
-              HasSubstr(" files in "), HasSubstr(" folders, the list needs 10"),
+              HasSubstr(" files in "), ContainsRegex(" folders, the list needs 1[0-9]{6} bytes"),
               HasSubstr("the memory budget has 1048576 for it"),
               HasSubstr("remove such links")));
   }

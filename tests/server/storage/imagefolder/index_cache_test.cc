@@ -393,6 +393,7 @@ TEST_F(IndexCacheTest, TheListIsChargedToTheBudget) {
   room_.Release();
   Find();
   EXPECT_EQ(exact.used(), bytes);
+  room_.Release();  // before the budgets end
 }
 
 // A content hash is lost only when the files are not those that were read.
