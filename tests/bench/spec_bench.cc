@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/malloc_tuning.h"
 #include "common/status_macros.h"
 #include "proto/spec_text.h"
 #include "server/storage/open.h"
@@ -106,6 +107,7 @@ absl::Status Main() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
+  millrace::ReturnLargeBlocks();  // as millrace-server
   if (absl::Status status = millrace::Main(); !status.ok()) {
     std::fprintf(stderr, "spec_bench: %s\n",
                  std::string(status.message()).c_str());

@@ -83,6 +83,7 @@ class Package:
     """The installed wheel, for this Python or another one."""
 
     def __init__(self, work, python=None):
+        self.work = work
         self.wheel = os.path.join(work, wheel_file.name_of(_BUILT))
         shutil.copyfile(_BUILT, self.wheel)
         environment = os.path.join(work, "environment")
@@ -102,7 +103,8 @@ class Package:
         clean = {name: value for name, value in os.environ.items()
                  if name not in ("PYTHONPATH", "RANK", "WORLD_SIZE")}
         return {**clean, **({"PYTHONPATH": numpy_folder()} if numpy else {}),
-                "PYTHONDONTWRITEBYTECODE": "1", **variables}
+                # Modules are compiled once, not in each process; the wheel's folder stays as it is.
+                "PYTHONPYCACHEPREFIX": os.path.join(self.work, "compiled"), **variables}
 
     def start(self, code, *arguments, **options):
         return subprocess.Popen([self.python, "-X", "faulthandler", "-c", _BEGIN + code, *arguments],
