@@ -40,7 +40,7 @@ std::string DrawClientId() {
 // The first call to such a server leaves it out, with its own log line.
 bool ServesOtherPlan(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) ||
-         absl::IsUnimplemented(status);
+         absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
 }
 
 // Max wait for connections over near links: they take less than a millisecond,

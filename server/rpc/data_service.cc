@@ -446,7 +446,7 @@ void DataServiceImpl::FindPipeline(const pipeline::Caller& caller,
       [this, caller, request, found = std::move(found)](
           absl::StatusOr<std::shared_ptr<const pipeline::Pipeline>> pipeline) {
         if (!pipeline.ok()) {
-          found(pipeline.status());
+          found(PlanRefusal(request, pipeline.status()));
           return;
         }
         if (absl::Status checked =

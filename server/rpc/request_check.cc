@@ -3,6 +3,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
+#include "proto/error_detail.h"
 #include "proto/wire/version.h"
 
 namespace millrace::rpc {
@@ -82,6 +83,23 @@ absl::Status CheckPlan(const GetBatchesRequest& request,
             : absl::StrCat("steps 0 to ", plan.steps_per_epoch() - 1)));
   }
   return absl::OkStatus();
+}
+
+absl::Status PlanRefusal(const GetBatchesRequest& request,
+                         const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status) || request.plan_hash().empty() ||
+      request.expected_fingerprint().empty()) {
+    return status;
+  }
+  const absl::Status refusal = absl::FailedPreconditionError(absl::StrCat(
+      "the data differ: the job was opened on a dataset with fingerprint ",
+      request.expected_fingerprint(),
+      ", and this server's dataset of that name does not fit its pipeline (",
+      status.message(),
+      "); serve the same data on every server, or start a new job"));
+  return HasErrorDetail(status)
+             ? WithErrorDetail(refusal, GetErrorDetail(status))
+             : refusal;
 }
 
 }  // namespace millrace::rpc

@@ -24,6 +24,13 @@ absl::Status CheckProtocolVersion(uint32_t client_version);
 absl::Status CheckPlan(const GetBatchesRequest& request,
                        const OpenResponse& plan);
 
+// What a call is told when this server cannot build its pipeline: `status`.
+// FailedPrecondition instead of InvalidArgument when the job has opened the
+// plan elsewhere: its pipeline is right, so this server has other data. The
+// client then uses other servers.
+absl::Status PlanRefusal(const GetBatchesRequest& request,
+                         const absl::Status& status);
+
 }  // namespace millrace::rpc
 
 #endif  // MILLRACE_SERVER_RPC_REQUEST_CHECK_H_

@@ -149,6 +149,24 @@ TEST_F(FailoverTest, AServerWithOtherDataIsLeftOut) {
   ExpectUndisturbed(audit);
 }
 
+// Whose pipeline was no pipeline for those data: the job ended with
+// INVALID_ARGUMENT and the advice to lower batch_size.
+TEST_F(FailoverTest, AServerWithTooFewDataIsLeftOut) {
+  const std::string digits = Digits(kBatch - 1);
+  std::unique_ptr<ServerProcess> first = Serve();
+  std::unique_ptr<ServerProcess> second = Serve();
+  const auto loader = Open(Options(EndpointOf(*first, *second)));
+  const cli::EpochAudit audit = Receive(*loader, [&] {
+    const int port = first->port();
+    Kill(*first);
+    first = ServiceTest::Serve({digits}, port);
+  });
+  ExpectUndisturbed(audit);
+  // A new job uses the server that has opened the plan.
+  const auto again = Open(Options(EndpointOf(*first, *second)));
+  ExpectUndisturbed(Receive(*again, [] {}));
+}
+
 // Truncation of a served file ended the server with SIGBUS.
 TEST_F(FailoverTest, AServerWhoseFileIsTruncatedLosesNothingAndServesOn) {
   const std::string path = Path("digits.lmdb");

@@ -6,11 +6,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/error_detail.h"
 #include "proto/wire/version.h"
 
 namespace millrace::rpc {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(CheckProtocolVersionTest, TakesWhatThisServerSpeaks) {
@@ -122,6 +124,26 @@ TEST_F(CheckPlanTest, EpochWithoutSteps) {
   plan_.set_steps_per_epoch(0);
   request_.set_step_count(1);
   Refuses(absl::StatusCode::kOutOfRange, "an epoch has no steps");
+}
+
+// The advice of the pipeline's error ("lower batch_size") is for a new job.
+TEST(PlanRefusalTest, APlanThatWasOpenedElsewhereMeansOtherData) {
+  GetBatchesRequest request;
+  const absl::Status wrong = WithErrorDetail(
+      absl::InvalidArgumentError("batch_size 32 is larger than 24 samples"),
+      MakeErrorDetail("plan"));
+  EXPECT_EQ(PlanRefusal(request, wrong), wrong) << "nobody has opened it";
+  request.set_plan_hash("hash");
+  request.set_expected_fingerprint("abcd");
+  const absl::Status refusal = PlanRefusal(request, wrong);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refusal)) << refusal;
+  EXPECT_EQ(GetErrorDetail(refusal).stage(), "plan");
+  EXPECT_THAT(std::string(refusal.message()),
+              AllOf(HasSubstr("the data differ"), HasSubstr("abcd"),
+                    HasSubstr("batch_size 32 is larger than 24 samples"),
+                    HasSubstr("serve the same data on every server")));
+  const absl::Status unknown = absl::NotFoundError("no dataset");
+  EXPECT_EQ(PlanRefusal(request, unknown), unknown);
 }
 
 }  // namespace
