@@ -68,14 +68,14 @@ class Local:
         """The same for a pipeline with `outputs`: names and layouts of their own. None: nothing is to do.
 
         Raises:
-          ArgumentError: they contradict what the loader does.
+          ArgumentError: they do not fit what the loader does.
         """
         views: list[View] = list(self.views) if outputs is None else []
         for view in self.views:
             found = [output.values for output in outputs or () if output.values["field"] == view.name]
             if len(found) > 1 and self.steps:
                 raise ArgumentError(f"outputs= has field {view.name!r} {len(found)} times, and local= "
-                                    "changes it: leave one of them")
+                                    "changes it: keep one of them")
             for output in found:
                 layout = {"NCHW": "channels_first", "NHWC": "channels_last"}.get(output.get("layout", ""))
                 if layout is not None and view.wanted not in (layout, "no_channels"):

@@ -243,7 +243,7 @@ class Documentation(TorchvisionCase):
     def test_the_code_runs(self):
         with open("docs/python.md", encoding="utf-8") as file:
             text = file.read()
-        section = text[text.index("## Pipelines in Python"):text.index("## What a batch is")]
+        section = text[text.index("## Pipelines in Python"):text.index("## Contents of a batch")]
         blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", section, re.MULTILINE)
         code = [textwrap.dedent(block) for block in blocks if "the servers cannot" not in block]
         self.assertEqual(len(code), 4)
