@@ -46,7 +46,7 @@ def endpoint_of(endpoint: str | Iterable[str] | Mapping[str, Any] | _arrays.Arra
         if is_local(text):
             return _with_whole_path(text)
         if _is_path(text):
-            raise InvalidArgumentError(f"endpoint={shown(text)} is a path and no HOST:PORT: "
+            raise InvalidArgumentError(f"endpoint={shown(text)} is a path and not HOST:PORT: "
                                        f"{_for_path(text)}")
     else:
         refuse_other_data("endpoint", endpoint)
@@ -54,11 +54,11 @@ def endpoint_of(endpoint: str | Iterable[str] | Mapping[str, Any] | _arrays.Arra
                                       "\"HOST:PORT\" of a data server, or a list of them"))
         if is_local(text):
             raise InvalidArgumentError(
-                f"endpoint={shown(endpoint)}: of data of this machine, name one dataset as a text; several "
-                "are read by several loaders")
+                f"endpoint={shown(endpoint)}: a loader reads one dataset of this machine: give one path, and "
+                "make a loader for each dataset")
     if text.startswith("memory:"):
         raise InvalidArgumentError(
-            f"endpoint={shown(text)}: arrays have no name; give the arrays themselves in a dict, {_DICT}")
+            f"endpoint={shown(text)}: arrays cannot be opened by name; pass the arrays in a dict, {_DICT}")
     return text
 
 

@@ -164,8 +164,8 @@ class Local:
             return {view: torch.stack([sample[view] for sample in samples])[:rows] for view in given}
         except RuntimeError as error:
             raise InvalidArgumentError(
-                f"the local transforms leave samples of several shapes, and a batch needs one ({error}); end "
-                "them with a transform that fixes the size, and keep the number of boxes") from error
+                f"the local transforms return samples of different shapes ({error}); end them with a "
+                "transform that fixes the size, and keep the number of boxes") from error
 
     def _by_albumentations(self, tensors: dict[View, Any]) -> dict[View, Any]:
         import numpy

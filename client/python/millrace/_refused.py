@@ -61,13 +61,13 @@ def check(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> None:
             harmless, advice = _OF_TORCH[name]
             if any(value is h or (type(value) is type(h) and value == h) for h in harmless):
                 continue
-            raise ArgumentError(f"argument {name}={shown(value)} of torch's DataLoader cannot be "
-                                f"honoured: {advice}")
+            raise ArgumentError(f"argument {name}={shown(value)} of torch's DataLoader is not "
+                                f"supported: {advice}")
         if value is None and name in (*_OF_DATA_SETS, *_OF_TRANSLATIONS, *_OF_PIPELINES):
             continue
         if name in _OF_DATA_SETS:
-            raise ArgumentError(f"argument {name}={shown(value)} of torchvision's datasets cannot be "
-                                f"honoured: {_OF_DATA_SETS[name]}")
+            raise ArgumentError(f"argument {name}={shown(value)} of torchvision's datasets is not "
+                                f"supported: {_OF_DATA_SETS[name]}")
         if name in (*_OF_TRANSLATIONS, *_OF_PIPELINES):
             raise ArgumentError(f"argument {name}={shown(value)} belongs to the pipeline: "
                                 f"{_for_pipeline(name, value, known)}")
