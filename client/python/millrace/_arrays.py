@@ -395,8 +395,8 @@ def _written(arrays: list[_Array]) -> int:
     free = _free_memory.estimate()
     if free is not None and end > free:  # the system would end this process, or another one
         raise ResourceExhaustedError(
-            f"the copy of the arrays for the data server of this machine needs {end} bytes of memory, and "
-            f"about {free} are free: free memory, or write the data into files")
+            f"the copy of the arrays for the data server of this machine needs {_values.size(end)} of memory, "
+            f"and about {_values.size(free)} is free: free memory, or write the data into files")
     file = -1
     try:
         file = os.memfd_create("millrace", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -413,7 +413,7 @@ def _written(arrays: list[_Array]) -> int:
         if file >= 0:
             os.close(file)
         raise ResourceExhaustedError(
-            f"cannot copy the arrays into {end} bytes of memory for the data server of this machine: "
+            f"cannot copy the arrays into {_values.size(end)} of memory for the data server of this machine: "
             f"{error.strerror}; free memory, or write the data into files") from error
     except BaseException:
         if file >= 0:

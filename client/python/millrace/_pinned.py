@@ -13,6 +13,7 @@ import sys
 import warnings
 from typing import Any, Callable
 
+from millrace import _values
 from millrace._local import Local
 from millrace._millrace import Tensor
 from millrace.errors import InvalidArgumentError, ResourceExhaustedError
@@ -87,10 +88,10 @@ class Pinning:
         except RuntimeError as error:
             if self._wanted:
                 raise ResourceExhaustedError(
-                    f"torch allocates no page-locked memory of {bytes} bytes: {error}; use a smaller "
-                    "batch or window=, or leave pin_memory= out") from error
+                    f"torch cannot allocate {_values.size(bytes)} of page-locked memory: {error}; use a smaller "
+                    "batch or window=, or remove pin_memory=") from error
             self._off = True
-            warnings.warn(f"millrace: torch allocates no page-locked memory of {bytes} bytes "
+            warnings.warn(f"millrace: torch cannot allocate {_values.size(bytes)} of page-locked memory "
                           f"({error}); this loader uses other memory from now on", RuntimeWarning)
             return None
         return memory, memory.data_ptr()

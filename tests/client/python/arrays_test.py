@@ -536,12 +536,12 @@ except millrace.ArgumentError as error:
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-refused(lambda: load(both), millrace.ResourceExhaustedError, "cannot copy the arrays into", "bytes")
+refused(lambda: load(both), millrace.ResourceExhaustedError, "cannot copy the arrays into 2.9 MiB")
 assert memory_files() == []
 import millrace._free_memory as free_memory
 assert 0 < free_memory.estimate() < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 100
 free_memory.estimate = lambda: 1 << 20
-refused(lambda: load(both), millrace.ResourceExhaustedError, "needs 30", "1048576 are free")
+refused(lambda: load(both), millrace.ResourceExhaustedError, "needs 2.9 MiB", "about 1 MiB is free")
 assert memory_files() == []
 """)
 
