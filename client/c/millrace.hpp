@@ -163,7 +163,7 @@ class BatchLoaderOptions {
   }
 
   // Checks the options as opening does, without a server. INVALID_ARGUMENT:
-  // options that are missing, impossible or cannot be used together.
+  // options that are missing, impossible or contradict each other.
   void Validate() const {
     internal::CallC([&](millrace_error** error) {
       return millrace_options_validate(get(), error);
@@ -307,8 +307,8 @@ class BatchLoader {
  public:
   // Checks the options and begins to open the pipeline on the servers. Does not
   // wait for a server. The options may be changed or destroyed afterwards.
-  //   INVALID_ARGUMENT     options that are missing, impossible or cannot be
-  //                        used together
+  //   INVALID_ARGUMENT     options that are missing, impossible or contradict
+  //                        each other
   //   FAILED_PRECONDITION  a forked child of a process that has opened a loader
   explicit BatchLoader(const BatchLoaderOptions& options) {
     millrace_loader* loader = nullptr;

@@ -129,7 +129,7 @@ class FairQueue {
   bool NextIsAlone() const;
 
   // The clients of the last minute with the most time, most first.
-  std::vector<Share> Shares(size_t max, int64_t now);
+  std::vector<Share> Shares(size_t most, int64_t now);
 
  private:
   struct PeerOfPlan;
