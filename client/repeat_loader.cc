@@ -153,8 +153,8 @@ class RepeatLoader final : public DataLoader {
 absl::Status ValidateRepeat(const DataLoader::Options& options) {
   if (options.repeat_batches > 0 && !options.audit_file.empty()) {
     return absl::InvalidArgumentError(
-        "repeat_batches and audit_file exclude each other, because an audit "
-        "log would record repeats as real batches; leave one of them out");
+        "repeat_batches and audit_file cannot be used together, because an "
+        "audit log would record repeats as real batches: remove one of them");
   }
   return absl::OkStatus();
 }

@@ -103,7 +103,7 @@ absl::Status CheckSynthetic(const Synthetic& synthetic) {
   }
   if (synthetic.ready_batches() > 0 && synthetic.latency_us() > 0) {
     return absl::InvalidArgumentError(
-        "ready_batches and latency_us exclude each other, because ready "
+        "ready_batches and latency_us cannot be used together, because ready "
         "batches are not read: set one of them to 0");
   }
   return absl::OkStatus();

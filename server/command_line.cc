@@ -350,8 +350,8 @@ absl::StatusOr<ServerCommandLine> ParseCommandLine(
   line.help = flags.help_wanted();
   if (line.check_config && line.parse_config) {
     return Bad(
-        "--parse_config has no effect together with --check_config, which "
-        "checks more: remove one of them");
+        "--parse_config and --check_config cannot be used together, because "
+        "--check_config checks more: remove one of them");
   }
   line.flags.set_listen(values.listen);
   line.flags.set_local_socket(values.local_socket);

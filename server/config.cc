@@ -176,9 +176,9 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
   for (const auto& [field, value, is_fixed] : initial) {
     at_most(field, value, kMaxAdaptiveThreads);
     if (value > 0 && value <= kMaxAdaptiveThreads && is_fixed) {
-      bad(field, -1, field, " is the initial value of an adaptive number, but ",
-          field + sizeof("initial_") - 1,
-          " fixes that number: remove one of them");
+      bad(field, -1, field, " and ", field + sizeof("initial_") - 1,
+          " cannot be used together, because ", field + sizeof("initial_") - 1,
+          " fixes the number: remove one of them");
     }
   }
   if (config.memory_budget_bytes() > INT64_MAX) {
@@ -305,7 +305,7 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   }
   if (config.synthetic_only() && config.refuse_synthetic()) {
     return absl::InvalidArgumentError(
-        "synthetic_only and refuse_synthetic leave nothing to serve: remove "
+        "synthetic_only and refuse_synthetic cannot be used together: remove "
         "one of them (--synthetic_only, --refuse_synthetic)");
   }
   const bool leases = !config.lease_socket().empty();

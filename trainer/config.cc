@@ -157,10 +157,13 @@ absl::Status TrainerConfig::Validate() const {
     return Bad("dataset", "is missing; `millrace status` lists them");
   }
   if (!preset.empty() && !pipeline.empty()) {
-    return Bad("preset", "and --pipeline exclude each other");
+    return Bad("preset",
+               "and --pipeline cannot be used together: remove one of them");
   }
   if (!eval_preset.empty() && !eval_pipeline.empty()) {
-    return Bad("eval_preset", "and --eval_pipeline exclude each other");
+    return Bad(
+        "eval_preset",
+        "and --eval_pipeline cannot be used together: remove one of them");
   }
   PipelineSpec unused;
   MR_RETURN_IF_ERROR(SelectOutputs(outputs, unused));
@@ -187,7 +190,8 @@ absl::Status TrainerConfig::Validate() const {
   }
   if (!init_weights.empty() && !resume.empty() && resume != "auto") {
     return Bad("init_weights",
-               "and --resume exclude each other: a checkpoint has weights");
+               "and --resume cannot be used together, because a checkpoint has "
+               "weights: remove one of them");
   }
   if (!save_weights.empty()) {
     if (const auto good = weights::CheckWeightsName(save_weights); !good.ok()) {
@@ -212,9 +216,10 @@ absl::Status TrainerConfig::Validate() const {
     // Files that would pass for the result of training.
     const auto excluded = [this](absl::string_view flag) {
       return Bad(flag, absl::StrCat("and --repeat_batches=", repeat_batches,
-                                    " exclude each other: a run that repeats "
-                                    "its first batches measures time and "
-                                    "trains nothing"));
+                                    " cannot be used together, because a run "
+                                    "that repeats its first batches measures "
+                                    "time and trains nothing: remove one of "
+                                    "them"));
     };
     if (max_steps > 0 && max_steps <= repeat_batches / accumulate) {
       return Bad("max_steps",

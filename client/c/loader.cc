@@ -33,11 +33,27 @@ WaitStats WaitStatsOf(const HostLoader::Stats& stats) {
 
 }  // namespace
 
+// Who writes what:
+//
+// - The opener, the thread that runs Open(), sets either opened_ or failure_,
+//   once, and neither after closed_. Neither is cleared before the
+//   destructor. So a pointer to *opened_ that was read under mu_ stays valid
+//   without mu_, also after Close(). The members of *opened_ are constant, and
+//   the HostLoader is thread-safe.
+// - The opener alone writes request_.options.spec, and no other thread reads
+// it.
+//   The other options are constant.
+//
+// Locks: mu_ and close_mu_ are never held together. mu_ is not held while a
+// HostLoader is closed or destroyed, because that joins threads. The opener
+// never takes close_mu_, so a Close() may join it under close_mu_.
+
 Loader::Loader(LoadRequest request)
     : request_(std::move(request)),
       opened_at_(MonotonicNow()),
       told_at_(opened_at_) {
   MutexLock lock(close_mu_);
+  // Last: the thread uses all other members at once.
   opener_ = NamedThread("mr-open", [this] { Open(); });
 }
 
@@ -48,8 +64,12 @@ void Loader::Open() {
   } catch (...) {
     opened = StatusOfException();
   }
-  std::unique_ptr<Opened> late;  // closed meanwhile: it ends without the lock
+  // Declared before the lock, so destroyed after it.
+  std::unique_ptr<Opened> late;
   MutexLock lock(mu_);
+  // Close() sets closed_ and reads opened_ under mu_. So exactly one of the two
+  // threads ends a HostLoader: this one if closed_ is set by now, Close() if
+  // opened_ is set before.
   if (closed_) {
     if (opened.ok()) late = *std::move(opened);
     return;
@@ -83,6 +103,8 @@ absl::StatusOr<std::unique_ptr<Loader::Opened>> Loader::OpenHost() {
 
 absl::StatusOr<Loader::Opened*> Loader::AwaitOpen(SteadyTime deadline) {
   MutexLock lock(mu_);
+  // changed_ is notified by the opener and by Close(), so each wait ends with
+  // the opening, with the close or at `deadline`.
   while (true) {
     if (closed_) return Closed();
     if (!failure_.ok()) return failure_;
@@ -94,6 +116,9 @@ absl::StatusOr<Loader::Opened*> Loader::AwaitOpen(SteadyTime deadline) {
 
 absl::StatusOr<Loader::Opened*> Loader::GetOpened() {
   MutexLock lock(mu_);
+  // opened_ comes before closed_: position, plan and statistics can be read
+  // after Close(). A HostLoader that is closed answers the other methods with
+  // Cancelled itself.
   if (opened_ != nullptr) return opened_.get();
   if (!failure_.ok()) return failure_;
   if (closed_) return Closed();
@@ -109,6 +134,8 @@ Ready Loader::WaitOpen(absl::Duration timeout) {
 
 absl::StatusOr<std::unique_ptr<millrace_batch>> Loader::Next(
     absl::Duration timeout) {
+  // One consumer at a time, as HostLoader requires. The flag is cleared at the
+  // end of the call that has set it, and orders that call before the next one.
   if (in_next_.exchange(true)) {
     return absl::FailedPreconditionError(
         "another thread is in millrace_loader_next() of this loader; let one "
@@ -118,6 +145,8 @@ absl::StatusOr<std::unique_ptr<millrace_batch>> Loader::Next(
   const SteadyTime deadline = SteadyDeadline(timeout);
   MR_ASSIGN_OR_RETURN(Opened * opened, AwaitOpen(deadline));
   if (opened == nullptr) return nullptr;
+  // Without mu_: this wait may be long, and Close() ends it through the
+  // HostLoader.
   const absl::Duration left =
       deadline == SteadyTime::max()
           ? absl::InfiniteDuration()
@@ -184,9 +213,12 @@ std::string Loader::Stats() {
 std::string Loader::WhereTheTimeWent() {
   const absl::StatusOr<Opened*> opened = GetOpened();
   if (!opened.ok()) return "the loader is not open";
+  // Held for the snapshot, too, so that told_ is never later than `now` when
+  // two threads call. The locks of the HostLoader come after mu_: none of its
+  // callbacks comes back into this object.
+  MutexLock lock(mu_);
   const HostLoader::Stats now = (*opened)->host->stats();
   const absl::Time now_at = MonotonicNow();
-  MutexLock lock(mu_);
   diagnosis::WaitReport report =
       diagnosis::WaitBetween(WaitStatsOf(told_), WaitStatsOf(now),
                              absl::ToDoubleSeconds(now_at - told_at_));
@@ -203,10 +235,14 @@ absl::StatusOr<std::string> Loader::Explain(Position position,
   MR_ASSIGN_OR_RETURN(const Opened* opened, GetOpened());
   receive::CancelFlag cancelled{false};
   {
+    // Checked and added under one lock: a Close() either sets the flag or has
+    // set closed_ before.
     MutexLock lock(mu_);
     if (closed_) return Closed();
     explaining_.insert(&cancelled);
   }
+  // Removed under mu_ before the flag, which is on this stack, is gone. So
+  // Close() and CancelExplain(), which set flags under mu_, find no dead one.
   const absl::Cleanup leave = [this, &cancelled] {
     MutexLock lock(mu_);
     explaining_.erase(&cancelled);
@@ -238,9 +274,13 @@ void Loader::Close() {
     if (opened_ != nullptr) host = opened_->host.get();
     changed_.NotifyAll();
   }
+  // Set after closed_: an opener that this flag ends finds closed_ set and does
+  // not report the cancelled call as a failure.
   cancelled_.store(true);
   // First, so that a waiting Next() returns, even while another Close() waits.
   if (host != nullptr) host->Close();
+  // The opener watches cancelled_ while it waits for servers, and takes no lock
+  // but mu_. So it ends; a name server that does not answer may delay that.
   MutexLock lock(close_mu_);
   opener_.Join();
 }

@@ -127,7 +127,8 @@ absl::StatusOr<PipelineSpec> MakeSpec(const OptionValues& values) {
   if (!values.pipeline.empty()) {
     if (!values.preset.empty()) {
       return Bad(
-          "options preset and pipeline contradict each other: set one of them");
+          "options preset and pipeline cannot be used together: remove one of "
+          "them");
     }
     MR_ASSIGN_OR_RETURN(spec,
                         ParseSpecText(values.pipeline, values.pipeline_name));
@@ -232,9 +233,9 @@ absl::StatusOr<LoadRequest> MakeLoadRequest(const OptionValues& values) {
   if (values.memory == "offered") {
     if (values.read_only) {
       return Bad(
-          "options memory=offered and read_only=true contradict each other: a "
-          "batch that stays in a server's memory needs no memory of the "
-          "caller");
+          "options memory=offered and read_only=true cannot be used together, "
+          "because a batch that stays in a server's memory needs no memory of "
+          "the caller: remove one of them");
     }
     options.offered = std::make_shared<prefetch::OfferedSlots>();
   }

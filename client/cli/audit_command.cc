@@ -109,7 +109,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
                     "millrace audit --files=/runs/7/audit"}});
   spec_flags.AddTo(flags);
   spec_flags.loader.AddHedging(flags);
-  flags.Group("What to prove");
+  flags.Group("Audit");
   flags.Add("world", &world, "N", "Number of ranks of the job");
   flags.Add("epoch", &epoch, "N", "Epoch to receive, from 0");
   flags.Add("files", &files.files, "DIR",

@@ -87,7 +87,7 @@ void BenchFlags::AddTo(program::FlagSet& flags) {
   spec.loader.AddVerification(flags);
   spec.loader.AddHedging(flags);
   synthetic.AddTo(flags);
-  flags.Group("What to measure");
+  flags.Group("Measurement");
   flags.Add("batches", &batches, "N", "Batches to receive, at least 2")
       .Default("200; a sweep receives by time");
   flags
@@ -138,9 +138,9 @@ absl::Status BenchFlags::CheckSweep(const program::FlagSet& flags,
                                     const std::vector<SweepKnob>& knobs) const {
   for (const SweepKnob& knob : knobs) {
     if (flags.Given(knob.name)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--", knob.name, " has no effect beside --sweep=", knob.name,
-          "=...: leave one of them out"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", knob.name, " and --sweep=", knob.name,
+                       "=... cannot be used together: remove one of them"));
     }
     if (knob.name == "window" && initial_window != 0 &&
         std::find(knob.values.begin(), knob.values.end(), "auto") ==
@@ -183,7 +183,8 @@ absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
   if (!server.empty()) {
     if (!spec.loader.options.endpoint.empty()) {
       return absl::InvalidArgumentError(
-          "--server and --endpoint contradict each other: give one");
+          "--server and --endpoint cannot be used together: remove one of "
+          "them");
     }
     if (!synthetic.wanted() && (spec.dataset.empty() || dataset_uri.empty())) {
       return absl::InvalidArgumentError(
@@ -192,7 +193,8 @@ absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
     }
     if (synthetic.wanted() && !dataset_uri.empty()) {
       return absl::InvalidArgumentError(
-          "--dataset_uri and synthetic data contradict each other: give one");
+          "--dataset_uri and synthetic data cannot be used together: remove "
+          "one of them");
     }
     // Until the server of a setting starts.
     spec.loader.options.endpoint = "127.0.0.1:1";
@@ -212,7 +214,7 @@ absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
       if (!first.second || !second->second) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(first.first, " and ", second->first,
-                       " contradict each other: give one"));
+                       " cannot be used together: remove one of them"));
     }
   }
   const bool by_time = seconds > absl::ZeroDuration() ||
@@ -235,8 +237,8 @@ absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
   }
   if (number != 0 && initial_window != 0) {
     return absl::InvalidArgumentError(
-        "--window=N is fixed, and --initial_window is the first window of "
-        "--window=auto: give one");
+        "--window=N and --initial_window cannot be used together, because "
+        "--initial_window is for --window=auto: remove one of them");
   }
   if (rounds > kMaxRounds || (rounds == 0 && flags.Given("rounds"))) {
     return absl::InvalidArgumentError(

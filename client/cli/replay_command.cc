@@ -266,7 +266,7 @@ absl::Status RunReplay(absl::Span<const std::string> arguments) {
        .examples = {"millrace replay --run=run.json --position=0:17 "
                     "--output=batch"}});
   given.spec.AddTo(flags);
-  flags.Group("Which batch");
+  flags.Group("Batch");
   flags.Add(
       "run", &given.run, "FILE",
       "Summary (--json) or audit log of a millrace-train run, which names "

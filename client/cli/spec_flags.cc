@@ -25,7 +25,7 @@ constexpr uint64_t kDefaultBatchSize = 64;
 }  // namespace
 
 void SpecFlags::AddTo(program::FlagSet& flags) {
-  flags.Group("What to load");
+  flags.Group("Data");
   loader.AddEndpoint(flags);
   flags.Add("dataset", &dataset, "NAME",
             "Name of the dataset at the servers; `millrace status` lists them");
@@ -49,7 +49,7 @@ void SpecFlags::AddTo(program::FlagSet& flags) {
            "whole batch")
       .Choice()
       .Default("the pipeline's, or drop");
-  flags.Group("How to load");
+  flags.Group("Loading");
   loader.AddConnection(flags);
   flags
       .Add("compression", &compression, "none|zstd",
@@ -69,7 +69,7 @@ absl::Status SpecFlags::Validate() const {
       if (value.empty()) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "--", name,
-          " and synthetic data contradict each other: leave one of them out"));
+          " and synthetic data cannot be used together: remove one of them"));
     }
   } else if (dataset.empty() && pipeline.empty()) {
     return absl::InvalidArgumentError(
@@ -78,7 +78,7 @@ absl::Status SpecFlags::Validate() const {
   }
   if (!preset.empty() && !pipeline.empty()) {
     return absl::InvalidArgumentError(
-        "--preset and --pipeline contradict each other: give one");
+        "--preset and --pipeline cannot be used together: remove one of them");
   }
   if (batch_size == uint64_t{0}) {
     return absl::InvalidArgumentError(

@@ -74,8 +74,7 @@ absl::Status LoaderFlags::Validate() const {
   // Also when the flag has the value of its default.
   if (share == 0 && hedge_floor_given_) {
     return absl::InvalidArgumentError(
-        "--hedge_floor has no effect with --hedge_share=0: leave one of them "
-        "out");
+        "--hedge_floor has no effect with --hedge_share=0: remove one of them");
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,22 @@
 
 namespace millrace::prefetch {
 
+// Invariants between two events of the transport:
+//
+// - Every batch below low_ is whole. Batch low_ is not whole, unless low_ is
+//   end_.
+// - For a step of [low_, end_) that is not whole, Step::calls is the number of
+//   entries of calls_ whose run contains the step. kInFlight: at least 1.
+//   kWaiting: 0. Within an event the count is ahead of calls_ between Append()
+//   or Request() and Start(), and between Remove() and Lose() or MarkWhole().
+// - waiting_ is the number of steps of [low_, end_) that are kWaiting.
+//
+// The table has no lock, because only the transport's events use it, and they
+// come one at a time.
+
 void CallTable::Restart(const Sequence& sequence) {
+  // A run holds numbers of the sequence that it was started for. A call that
+  // outlives that sequence would deliver its batches under wrong numbers.
   MR_CHECK(calls_.empty()) << "calls of the old place are in flight";
   sequence_ = sequence;
   std::fill(steps_.begin(), steps_.end(), Step());
@@ -19,8 +34,10 @@ void CallTable::Restart(const Sequence& sequence) {
 
 void CallTable::Append(uint64_t count, absl::Time now) {
   for (uint64_t i = 0; i < count; ++i, ++end_) {
-    // The place is free, because the owner appends at most as many batches as
-    // the window has room for.
+    // The place is free: RequestBudget limits the batches that are requested
+    // and not consumed to the number of slots, which is the size of the ring.
+    // A batch is consumed only when it is whole, so low_ is past the batch that
+    // had this place before.
     at(end_) = {.state = State::kInFlight, .calls = 1, .requested = now};
   }
 }
@@ -30,11 +47,16 @@ void CallTable::CutAt(uint64_t end) {
   for (uint64_t number = end; number < end_; ++number) {
     if (at(number).state == State::kWaiting) --waiting_;
   }
+  // Calls whose run reaches past the new end stay in calls_. They do not owe
+  // those steps any more, because incomplete() is false from end_ on. low_ is
+  // at most `end`, because `end` is not whole.
   end_ = end;
 }
 
 CallTable::Run CallTable::FirstWaiting(uint64_t limit) const {
   Run run;
+  // The run has one `avoid`, because the owner chooses one server for all of
+  // its steps.
   for (uint64_t number = low_; number < end_ && waiting_ > 0; ++number) {
     const Step& step = at(number);
     if (run.count == 0) {
@@ -69,9 +91,12 @@ void CallTable::Request(Run run, absl::Time now) {
 }
 
 void CallTable::MarkWhole(uint64_t number) {
+  // The step was kInFlight, because the call that delivers it is in calls_ and
+  // owes it. So waiting_ does not change.
   at(number).state = State::kWhole;
-  // `calls` of the step is not changed: the owner of the table ends the calls
-  // that still owe the step, and Append() resets the place.
+  // `calls` of the step is not changed. Other calls whose run contains the step
+  // may continue with their other steps; incomplete() is false for this one, so
+  // Lose() does not count it, and Append() resets the place.
   while (low_ < end_ && at(low_).state == State::kWhole) ++low_;
 }
 
@@ -81,8 +106,10 @@ CallTable::Call* CallTable::Find(CallId id) {
 }
 
 CallId CallTable::Start(ServerId server, Run run, bool hedge, absl::Time now) {
-  // Never reused: a late event of a call that is over finds nothing.
+  // Never reused, also not by Restart(): an id that the caller has kept over
+  // the end of its call finds nothing.
   const CallId id = next_call_++;
+  // The run is in one epoch, so one first step and a count describe it.
   const Position first = sequence_.At(run.first);
   Call& call = calls_[id];
   call.server = server;
@@ -96,6 +123,9 @@ CallId CallTable::Start(ServerId server, Run run, bool hedge, absl::Time now) {
 }
 
 CallTable::Call CallTable::Remove(CallId id) {
+  // The steps still count this call in Step::calls. The caller either passes
+  // the call to Lose(), or knows that the call owes no step that stays
+  // incomplete: another call has delivered it, or all calls end (CancelAll()).
   return std::move(calls_.extract(id).mapped());
 }
 
@@ -107,6 +137,8 @@ uint64_t CallTable::Lose(const Call& call) {
     if (!incomplete(number)) continue;
     Step& step = at(number);
     step.avoid = call.server;
+    // At least 1 before: `call` is counted until here, and it was removed from
+    // calls_ before.
     if (--step.calls == 0) {
       step.state = State::kWaiting;
       ++waiting_;
@@ -157,6 +189,7 @@ bool CallTable::RequestedFromOthers(const Call& call) const {
   for (uint64_t i = 0; i < call.run.count; ++i) {
     const uint64_t number = call.run.first + i;
     if (!incomplete(number)) continue;
+    // `call` itself is one of them, also when it was just removed from calls_.
     if (at(number).calls <= 1) return false;
     owes = true;
   }
@@ -166,6 +199,7 @@ bool CallTable::RequestedFromOthers(const Call& call) const {
 std::vector<CallId> CallTable::OtherCallsFor(uint64_t number,
                                              const Call& call) const {
   std::vector<CallId> others;
+  // Compares addresses: `call` is the entry of calls_, not a copy of it.
   for (const auto& [id, other] : calls_) {
     if (&other != &call && other.run.Contains(number)) others.push_back(id);
   }
@@ -176,11 +210,13 @@ uint32_t CallTable::Filling(uint64_t number) const {
   return static_cast<uint32_t>(
       std::count_if(calls_.begin(), calls_.end(), [number](const auto& entry) {
         const Call& call = entry.second;
+        // A call that fills a slot has begun a batch, so number() is known.
         return call.batch.slot() != nullptr && call.number() == number;
       }));
 }
 
 uint32_t CallTable::SparesUsed() const {
+  // The first slot of each batch is no spare: slots in use minus batches.
   uint32_t slots = 0;
   std::set<uint64_t> numbers;
   for (const auto& [id, call] : calls_) {

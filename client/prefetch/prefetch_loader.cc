@@ -163,8 +163,8 @@ absl::StatusOr<std::unique_ptr<HostLoader>> NewPrefetchLoader(
   if (options.offered != nullptr &&
       (options.allocator != nullptr || options.read_only_payload)) {
     return absl::InvalidArgumentError(
-        "memory that the caller lends together with an allocator or with "
-        "batches in place (read_only_payload); give one");
+        "memory that the caller lends (offered) cannot be used together with "
+        "allocator or read_only_payload: remove one of them");
   }
   MR_ASSIGN_OR_RETURN(
       const Sequence sequence,

@@ -27,6 +27,23 @@ constexpr double kMaxRatio = 8;
 
 }  // namespace
 
+// Invariants between two events of the transport:
+//
+// - Server::outstanding is the number of steps that Asked() has added and
+//   Settled() has not taken away since the server was listed. A server owes a
+//   frame while outstanding is not 0; only then does `heard` have a meaning.
+// - While a server is listed, only Progress() ends left_out. Pick() chooses the
+//   server again after not_before; PickOther() does not.
+// - A server is silent until silent_until. Before that, Progress() ends the
+//   silence, or a new connection that the client did not ask for.
+// - kMinWeight <= weight <= 1, so a load can be divided by the weight.
+//
+// Calls outlive the listing of their server, so a method may get the id of a
+// server that has no record any more.
+//
+// The set has no lock, because only the transport's events use it, and they
+// come one at a time.
+
 void ServerSet::Update(absl::Span<const ServerState> servers) {
   std::vector<Server> updated;
   updated.reserve(servers.size());
@@ -35,7 +52,9 @@ void ServerSet::Update(absl::Span<const ServerState> servers) {
     Server server = known == nullptr ? Server() : std::move(*known);
     if (state.ready) {
       // A new connection that the client asked for, because the server is
-      // silent, proves nothing about the server.
+      // silent, proves nothing about the server. Reconnected() has set the
+      // flag; the first report of a connection after that clears it, so a later
+      // connection counts again.
       const bool asked_for = std::exchange(server.reconnecting, false);
       if (!server.state.ready && !asked_for) {
         server.silent_until = absl::InfinitePast();
@@ -44,6 +63,8 @@ void ServerSet::Update(absl::Span<const ServerState> servers) {
       }
     }
     server.state = state;
+    // The place in the list, rotated: clients with different rotation_ prefer
+    // different servers while no server has a request.
     server.preference =
         (updated.size() + servers.size() - rotation_ % servers.size()) %
         servers.size();
@@ -54,6 +75,10 @@ void ServerSet::Update(absl::Span<const ServerState> servers) {
 
 std::optional<ServerId> ServerSet::Pick(absl::Time now, ServerId avoid) const {
   const Server* best = nullptr;
+  // The lowest rank wins. `avoid` and silent servers come after all others,
+  // whatever their load. last_asked makes equal servers take turns, and is
+  // equal only for servers that never had a request: `preference` decides
+  // there.
   const auto rank = [this, avoid, now](const Server& server) {
     return std::make_tuple(server.state.id == avoid, now < server.silent_until,
                            server.outstanding / server.weight,
@@ -61,6 +86,8 @@ std::optional<ServerId> ServerSet::Pick(absl::Time now, ServerId avoid) const {
                            server.last_asked, server.preference);
   };
   for (const Server& server : servers_) {
+    // left_out is not checked: after not_before, a request is the only way to
+    // find out whether the server serves the plan now.
     if (!server.state.ready || now < server.not_before) continue;
     if (best == nullptr || rank(server) < rank(*best)) best = &server;
   }
@@ -93,6 +120,8 @@ std::optional<ServerId> ServerSet::PickOther(absl::Time now,
 void ServerSet::Asked(ServerId id, uint64_t steps, absl::Time now) {
   Server* server = Find(id);
   if (server == nullptr) return;
+  // The server begins to owe a frame now. The time before, in which it had
+  // nothing to send, does not count as quiet.
   if (server->outstanding == 0) server->heard = now;
   server->outstanding += steps;
   server->last_asked = ++asks_;
@@ -104,6 +133,8 @@ void ServerSet::Asked(ServerId id, uint64_t steps, absl::Time now) {
 
 void ServerSet::Settled(ServerId id, uint64_t steps) {
   if (Server* server = Find(id)) {
+    // A call settles as many steps as it asked for. The bound is for a
+    // transport that lists a removed server again under its old id.
     server->outstanding -= std::min(steps, server->outstanding);
   }
 }
@@ -155,6 +186,8 @@ void ServerSet::LostRace(ServerId id) {
 bool ServerSet::Silent(ServerId id, absl::Time now) {
   Server* server = Find(id);
   if (server == nullptr) return false;
+  // Called for each silent call of the server. Only the first call that finds
+  // the silence counts; the others extend it.
   const bool was_heard = now >= server->silent_until;
   if (was_heard) ++server->silences;
   server->silent_until = now + kLeaveOutFor;
@@ -166,6 +199,8 @@ uint32_t ServerSet::Failed(ServerId id, absl::Time asked, absl::Time now,
                            absl::string_view why) {
   Server* server = Find(id);
   if (server == nullptr) return 0;
+  // A call that was started before the last failure may end for the same
+  // reason, such as a lost connection. It counts as the same failure.
   if (server->failures > 0 && asked <= server->failed_at) return 0;
   server->failed_at = now;
   // A server that was left out stays left out.
@@ -187,6 +222,8 @@ bool ServerSet::LeaveOut(ServerId id, absl::Time now, absl::string_view why) {
   Server* server = Find(id);
   if (server == nullptr) return false;
   const bool was_in = !server->left_out;
+  // left_out outlasts not_before: the request that checks the server again does
+  // not make it usable. Its answer decides.
   server->left_out = true;
   server->not_before = now + kLeaveOutFor;
   server->why = std::string(why);
@@ -201,6 +238,8 @@ uint32_t ServerSet::Suspected(ServerId id) {
 void ServerSet::Reconnected(ServerId id, absl::Time now) {
   Server* server = Find(id);
   if (server == nullptr) return;
+  // The suspicions were about the old connection. reconnects counts on until
+  // the server delivers. silent_until stays: the server has sent nothing yet.
   server->suspicions = 0;
   ++server->reconnects;
   server->reconnected_at = now;

@@ -231,8 +231,10 @@ class Checker {
 
   void CheckSyntheticSource(const PipelineSpec& spec, const Source& source) {
     if (!source.dataset().empty()) {
-      Invalid(source, "dataset",
-              "a synthetic source replaces a dataset: remove one of the two");
+      Invalid(
+          source, "dataset",
+          "dataset and synthetic cannot be used together in a source: remove "
+          "one of them");
     }
     if (source.has_reader()) {
       Invalid(source, "reader", "a synthetic source has no reader: remove it");

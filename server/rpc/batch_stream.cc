@@ -128,7 +128,7 @@ struct BatchStream::State {
 
   // No batch is in production, waits to be sent or is being sent.
   bool HasNothing() const MR_REQUIRES(mu) {
-    return runs_under_way == 0 && ready.empty() && !current.has_value();
+    return runs_in_flight == 0 && ready.empty() && !current.has_value();
   }
 
   // The next consecutive steps to request. Steps that were taken back come
@@ -187,7 +187,7 @@ struct BatchStream::State {
       // After an error no step is requested. Batches in production are still
       // delivered.
       const bool more = HasMoreSteps() && status.ok();
-      if (more || runs_under_way > 0) return;
+      if (more || runs_in_flight > 0) return;
     }
     // An abandoned call ends at once, although runs may still be active. Their
     // callbacks find the flag, or no stream.
@@ -264,7 +264,7 @@ struct BatchStream::State {
   // A list, because callbacks hold pointers to the slots.
   std::list<RunSlot> runs MR_GUARDED_BY(mu);
   // Number of runs whose on_done was not called.
-  uint64_t runs_under_way MR_GUARDED_BY(mu) = 0;
+  uint64_t runs_in_flight MR_GUARDED_BY(mu) = 0;
   // The first step that was never requested from the engine.
   uint64_t next_step MR_GUARDED_BY(mu) = 0;
   // Steps below next_step that were taken back and must be requested again.
@@ -391,7 +391,7 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
       // Counted before Engine::Start(), because callbacks may come before
       // Start() returns.
       state.Asked(part);
-      ++state.runs_under_way;
+      ++state.runs_in_flight;
       state.asking = true;
       slot = &state.runs.emplace_back();
     }
@@ -430,7 +430,7 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
         // Last use of `slot`: from here on AskMore() may remove it, once `run`
         // is set.
         slot->done = true;
-        --state->runs_under_way;
+        --state->runs_in_flight;
         if (!status.ok() && state->status.ok()) {
           state->status = std::move(status);
         }
@@ -448,7 +448,7 @@ void BatchStream::AskMore(const std::shared_ptr<State>& shared) {
       state.asking = false;
       stream = state.stream;
       if (!run.ok()) {
-        --state.runs_under_way;
+        --state.runs_in_flight;
         if (state.status.ok()) state.status = run.status();
         state.Proceed(&action);
       } else if (stream == nullptr || state.abandoned) {

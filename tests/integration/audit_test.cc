@@ -276,7 +276,7 @@ TEST_F(AuditTest, MistakesAreNamed) {
       {{endpoint, "--dataset=d", "--last_batch=keep"}, 2, "--last_batch=keep"},
       {{endpoint, "--dataset=d", "--preset=mnist", "--pipeline=x"},
        2,
-       "contradict"},
+       "--preset and --pipeline cannot be used together"},
       {{endpoint, "--dataset=digits", "--preset=mnist"}, 2, "digits"},
       {{endpoint, "--dataset=digits_lmdb1", "--preset=minst"}, 2, "minst"},
       {{endpoint, "--dataset=digits_lmdb1", "--preset=mnist", "--world=3"},

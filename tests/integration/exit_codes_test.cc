@@ -80,7 +80,7 @@ TEST_F(ExitCodesTest, Server) {
        "bad.textproto:2:"},
       {{server, dataset, "--check_config", "--parse_config"},
        2,
-       "--parse_config has no effect"},
+       "--parse_config and --check_config cannot be used together"},
       {{server, "--dataset=a=foo:x"}, 2, "unknown storage format 'foo'"},
       {{server, dataset, "--memory_budget=8MiB"},
        2,

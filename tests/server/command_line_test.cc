@@ -103,7 +103,7 @@ TEST(CommandLineTest, NamesMistakes) {
               HasSubstr("has no effect without --check_config"));
   EXPECT_THAT(
       Mistake({"--check_config", "--parse_config"}),
-      HasSubstr("--parse_config has no effect together with --check_config"));
+      HasSubstr("--parse_config and --check_config cannot be used together"));
   EXPECT_THAT(Mistake({"--dataset_weight=a"}), HasSubstr("NAME=WEIGHT"));
   EXPECT_THAT(Mistake({"--dataset_weight=a=0"}), HasSubstr("from 0.01 to 100"));
   EXPECT_THAT(Mistake({"--dataset_weight=a=1", "--dataset_weight=a=2"}),

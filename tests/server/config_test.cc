@@ -237,11 +237,11 @@ TEST(ResolveServerConfigTest, NumbersThatAdaptMayBeginElsewhere) {
   };
   config.set_threads(4);
   EXPECT_THAT(refused(),
-              HasSubstr("initial_threads is the initial value of an adaptive "
-                        "number, but threads fixes that number"));
+              HasSubstr("initial_threads and threads cannot be used together, "
+                        "because threads fixes the number"));
   config.clear_threads();
   config.set_read_threads(0);
-  EXPECT_THAT(refused(), HasSubstr("but read_threads fixes that number"));
+  EXPECT_THAT(refused(), HasSubstr("because read_threads fixes the number"));
   config.clear_read_threads();
   config.set_initial_read_threads(513);
   EXPECT_THAT(refused(), HasSubstr("initial_read_threads is 513"));
@@ -271,7 +271,7 @@ TEST(ResolveServerConfigTest, SyntheticDataNeedNoDatasetWhenTheyAreAlone) {
   config.set_refuse_synthetic(true);
   EXPECT_THAT(
       std::string(ResolveServerConfig(config, kMachine).status().message()),
-      HasSubstr("leave nothing to serve"));
+      HasSubstr("synthetic_only and refuse_synthetic cannot be used"));
   config.set_refuse_synthetic(false);
   DatasetConfig* dataset = config.add_datasets();
   dataset->set_name("a");

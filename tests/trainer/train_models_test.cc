@@ -161,7 +161,7 @@ TEST_F(Train, SaysWhatDoesNotFitBeforeItTrains) {
       {{"--init_weights=/no/such.pt"}, "/no/such.pt"},
       {{"--init_weights_without=fc"},
        "--init_weights_without has no effect without --init_weights"},
-      {{"--init_weights=a.pt", "--resume=b"}, "exclude each other"},
+      {{"--init_weights=a.pt", "--resume=b"}, "cannot be used together"},
   };
   for (const auto& [flags, expected] : kMistakes) {
     const ProgramResult run = Run(flags);

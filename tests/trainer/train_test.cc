@@ -429,7 +429,7 @@ TEST_F(Train, EndsWithTwoForMistakesOfTheCommandLine) {
       {{"--rank_timeout=nan"}, "expected a time above 0"},
       {{"--epochs=many"}, "epochs"},
       {{"--no_such_flag=1"}, "no_such_flag"},
-      {{"--preset=a", "--pipeline=b"}, "exclude each other"},
+      {{"--preset=a", "--pipeline=b"}, "cannot be used together"},
       {{"stray"}, "stray"},
       // The summary was written to a file of that name.
       {{"--json", "--epochs=2"},

@@ -1,4 +1,4 @@
-"""`Arrays`: arrays of the program as a data set that the data server of this machine reads.
+"""`Arrays`: arrays of the program as a dataset that the data server of this machine reads.
 
 The arrays are copied once, into an anonymous file in memory (memfd) that is sealed: nobody can change
 it afterwards. The program may go on changing its arrays, and the server maps the file.
@@ -57,7 +57,7 @@ _TAKEN = ("source_index", "sample_index", "valid")
 
 
 class Described(NamedTuple):
-    """A field of the data set."""
+    """A field of the dataset."""
 
     name: str
     dtype: str
@@ -78,7 +78,7 @@ class _Array(NamedTuple):
 
 
 class Arrays:
-    """A data set of arrays: NumPy arrays, torch tensors on the CPU, and everything that NumPy takes as
+    """A dataset of arrays: NumPy arrays, torch tensors on the CPU, and everything that NumPy takes as
     an array or that has a buffer. Row i of all arrays is sample i. The arrays are copied when the object
     is made.
 
@@ -97,8 +97,8 @@ class Arrays:
     array `label` of integers [rows].
 
     Raises:
-      ArgumentError: no arrays, or of a type that batches cannot have.
-      InvalidArgumentError: different numbers of rows, no rows, names that cannot be.
+      ArgumentError: no arrays, or elements of a type that batches do not support.
+      InvalidArgumentError: different numbers of rows, no rows, reserved or empty names.
       ResourceExhaustedError: the system has no memory for the copy.
     """
 
@@ -132,7 +132,7 @@ class Arrays:
 
     @property
     def _uri(self) -> str:
-        """What errors and the server's log call the data set."""
+        """The name of the dataset in errors and in the server's log."""
         return "memory:" + self._label
 
     def __repr__(self) -> str:
@@ -146,8 +146,8 @@ class Arrays:
 
     def __reduce__(self) -> Any:
         raise FailedPreconditionError(
-            f"the arrays {self._label} of a loader cannot be pickled, because they are in the memory of "
-            "this process: give the other process the arrays, and make the loader there")
+            f"a loader of the arrays {self._label} cannot be pickled, because the arrays are in the memory of "
+            "this process: pass the arrays to the other process, and make the loader there")
 
 
 def later(arrays: Mapping[str, Any]) -> Arrays:
@@ -158,7 +158,7 @@ def later(arrays: Mapping[str, Any]) -> Arrays:
 
 
 def looks_like_arrays(value: Any) -> bool:
-    """Whether somebody has given an array, or a list of arrays, without names."""
+    """Whether the value is an array, or a list of arrays, without names."""
     if isinstance(value, (list, tuple)):
         return bool(value) and all(looks_like_arrays(item) for item in value[:2])
     return hasattr(value, "__array__") or hasattr(value, "__array_interface__") or \
@@ -175,20 +175,19 @@ def _checked(arrays: Any, classes: Any) -> list[_Array]:
     if not isinstance(classes, Mapping):
         raise ArgumentError(f"classes={shown(classes)}: expected a dict, {{\"label\": 10}}")
     if not arrays:
-        raise InvalidArgumentError("the dict of arrays is empty: give an array for each field")
+        raise InvalidArgumentError("the dict of arrays is empty: pass an array for each field")
     if len(arrays) > _MAX_ARRAYS:
-        raise InvalidArgumentError(f"a data set has at most {_MAX_ARRAYS} arrays, and this dict has "
-                                   f"{len(arrays)}: join those of one type")
+        raise InvalidArgumentError(f"the dict has {len(arrays):,} arrays, and the maximum is {_MAX_ARRAYS:,}: join "
+                                   "arrays of one type")
     names = [_values.text("the name of an array", name) for name in arrays]
     for name in names:
         if not name or name in _TAKEN:
             raise InvalidArgumentError(
-                f"an array cannot have the name {name!r}" + (
-                    ", because a tensor of every batch has it: use another name" if name else
-                    ": name the field"))
+                f"the name {name!r} of an array is reserved for a tensor of every batch: use another name"
+                if name else "the name of an array is empty: name the field")
     unknown = [name for name in classes if name not in names]
     if unknown:
-        raise InvalidArgumentError(f"classes: there is no array {unknown[0]!r}; there are " +
+        raise InvalidArgumentError(f"classes: unknown array {unknown[0]!r}; the arrays are " +
                                    ", ".join(names))
     found = [_array(name, arrays[name], classes.get(name)) for name in names]
     rows = {array.field.name: array.field.shape[0] for array in found}
@@ -199,7 +198,7 @@ def _checked(arrays: Any, classes: Any) -> list[_Array]:
             "): row i of all arrays is sample i")
     if len(_schema(found)) > _MAX_SCHEMA_BYTES:
         raise InvalidArgumentError("the names of arrays and classes take more than "
-                                   f"{_MAX_SCHEMA_BYTES >> 20} MiB: give the number of classes alone")
+                                   f"{_MAX_SCHEMA_BYTES >> 20} MiB: give the number of classes without names")
     return found
 
 
@@ -213,25 +212,25 @@ def _array(name: str, value: Any, classes: Any) -> _Array:
     number, class_names = _classes_of(name, classes)
     if number and (dtype not in _INTEGERS or len(shape) != 1):
         raise InvalidArgumentError(
-            f"classes: array {name!r} is {dtype} {list(shape)}, and class labels are integers [rows]")
+            f"classes: array {name!r} is {dtype} {list(shape)}, and class labels must be integers [rows]")
     if (number or name == _LABEL) and dtype in _INTEGERS and dtype != "int64" and len(shape) == 1:
         read = functools.partial(_read_labels, name, dtype, read)
         dtype = "int64"
     if dtype not in _DTYPES:
         other = _WIDER.get(dtype)
         raise ArgumentError(
-            f"array {name!r} has elements of type {dtype}, which batches cannot have; they can have " +
+            f"array {name!r} has elements of the unsupported type {dtype}; supported types are " +
             ", ".join(_DTYPES) + (f": convert it to {other}" if other else _advice_on(dtype)))
     if not shape:
-        raise InvalidArgumentError(f"array {name!r} has no dimensions, and the first one is that of the "
-                                   "samples: give an array with a value for each sample")
+        raise InvalidArgumentError(f"array {name!r} has no dimensions, and the first dimension counts the "
+                                   "samples: pass an array with a value for each sample")
     if 0 in shape:
         raise InvalidArgumentError(f"array {name!r} is empty: its shape is {list(shape)}")
     row_bytes = _DTYPES[dtype][1] * math.prod(shape[1:])
     if row_bytes > _MAX_SAMPLE_BYTES:
         raise InvalidArgumentError(
-            f"a sample of array {name!r} has {row_bytes} bytes, more than 2 GiB: its shape is "
-            f"{list(shape)}, and the first dimension is that of the samples")
+            f"a sample of array {name!r} has {row_bytes:,} bytes, and the maximum is 2 GiB: the shape "
+            f"is {list(shape)}, and the first dimension counts the samples")
     return _Array(Described(name, dtype, shape), row_bytes, read, number, class_names)
 
 
@@ -240,16 +239,16 @@ def _read_labels(name: str, dtype: str, read: Callable[..., Any], begin: int, en
     labels = memoryview(read(begin, end, True)).cast("B").cast("q")
     if dtype == "uint64" and min(labels) < 0:
         row = begin + next(i for i, label in enumerate(labels) if label < 0)
-        raise InvalidArgumentError(f"array {name!r} holds labels, which are int64: that of row {row} is "
-                                   f"{labels[row - begin] + 2**64}")
+        raise InvalidArgumentError(f"array {name!r} has label {labels[row - begin] + 2**64} in row {row}, and the "
+                                   "maximum of a label (int64) is 2**63 - 1")
     return labels
 
 
 def _advice_on(dtype: str) -> str:
     if dtype.startswith(("str", "bytes", "object")):
-        return ": make numbers of texts and objects, for example class numbers as int64"
+        return ": convert texts and objects to numbers, for example to class numbers of type int64"
     if dtype.startswith("void"):
-        return ": give each field of the structure as an array of its own"
+        return ": pass each field of the structure as its own array"
     return ": convert it"
 
 
@@ -261,7 +260,7 @@ def _classes_of(name: str, given: Any) -> tuple[int, tuple[str, ...]]:
         texts = tuple(_values.text(f"{where}[{i}]", text) for i, text in enumerate(given))
         if not texts:
             raise InvalidArgumentError(
-                f"{where} is empty: give the names of the classes, or their number")
+                f"{where} is empty: give the names of the classes, or the number of classes")
         return len(texts), texts
     return _values.whole_number(where, given, 1, 2**31 - 1), ()
 
@@ -276,10 +275,10 @@ def _of_torch(name: str, tensor: Any) -> _Kind:
     import ctypes
     import torch  # type: ignore[import-not-found,unused-ignore]
     if tensor.device.type != "cpu":
-        raise ArgumentError(f"array {name!r} is on {tensor.device}, and the data server reads memory of "
-                            f"the CPU: give {name}.cpu()")
+        raise ArgumentError(f"array {name!r} is on {tensor.device}, and the data server reads CPU "
+                            f"memory: pass {name}.cpu()")
     if tensor.layout is not torch.strided or getattr(tensor, "is_nested", False):
-        raise ArgumentError(f"array {name!r} is a tensor of layout {tensor.layout}: give "
+        raise ArgumentError(f"array {name!r} has the unsupported layout {tensor.layout}: pass "
                             f"{name}.to_dense()")
     plain = tensor.detach()
 
@@ -306,16 +305,16 @@ def _of_numpy(name: str, value: Any) -> _Kind:
         import numpy
     except ImportError as error:
         raise ArgumentError(
-            f"array {name!r} is of type {type(value).__name__}, which only NumPy can read, and NumPy "
-            f"cannot be imported ({error}): install numpy") from error
+            f"array {name!r} is of type {type(value).__name__}, which needs NumPy, and NumPy cannot be "
+            f"imported ({error}): install numpy") from error
     try:
         array = numpy.asarray(value)
     except Exception as error:
-        raise ArgumentError(f"array {name!r} is of type {type(value).__name__}, of which NumPy makes no "
-                            f"array: {error}") from error
+        raise ArgumentError(f"array {name!r} is of type {type(value).__name__}, which NumPy cannot convert "
+                            f"to an array: {error}") from error
     if isinstance(value, numpy.ma.MaskedArray) and numpy.ma.is_masked(value):
-        raise ArgumentError(f"array {name!r} has masked elements, and batches have no masks: give "
-                            f"{name}.filled(value), and the mask as an array of its own")
+        raise ArgumentError(f"array {name!r} has masked elements, and batches have no masks: pass "
+                            f"{name}.filled(value), and the mask as its own array")
 
     def read(begin: int, end: int, wide: bool = False) -> Any:
         piece = array[begin:end]
@@ -331,13 +330,13 @@ def _of_numpy(name: str, value: Any) -> _Kind:
 
 def _of_buffer(name: str, value: Any) -> _Kind:
     if isinstance(value, (bytes, bytearray)):
-        raise ArgumentError(f"array {name!r} is of type {type(value).__name__}, which has no samples: "
-                            "give an array with a row for each sample")
+        raise ArgumentError(f"array {name!r} is of type {type(value).__name__}, which has no rows: "
+                            "pass an array with a row for each sample")
     try:
         view = memoryview(value)
     except TypeError:
         raise ArgumentError(
-            f"array {name!r} is of type {type(value).__name__} ({reprlib.repr(value)}): give a NumPy "
+            f"array {name!r} is of type {type(value).__name__} ({reprlib.repr(value)}): pass a NumPy "
             "array or a tensor") from None
     dtype = _FORMATS.get(view.format, f"{view.format!r} (of the module struct)")
 
@@ -396,8 +395,8 @@ def _written(arrays: list[_Array]) -> int:
     free = _free_memory.estimate()
     if free is not None and end > free:  # the system would end this process, or another one
         raise ResourceExhaustedError(
-            f"the copy of the arrays for the data server of this machine needs {end} bytes of memory, and "
-            f"about {free} are free: free memory, or write the data into files")
+            f"the copy of the arrays for the data server of this machine needs {_values.size(end)} of memory, "
+            f"and about {_values.size(free)} is free: free memory, or write the data into files")
     file = -1
     try:
         file = os.memfd_create("millrace", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -414,7 +413,7 @@ def _written(arrays: list[_Array]) -> int:
         if file >= 0:
             os.close(file)
         raise ResourceExhaustedError(
-            f"cannot copy the arrays into {end} bytes of memory for the data server of this machine: "
+            f"cannot copy the arrays into {_values.size(end)} of memory for the data server of this machine: "
             f"{error.strerror}; free memory, or write the data into files") from error
     except BaseException:
         if file >= 0:

@@ -71,7 +71,7 @@ class Library(NamedTuple):
             raise self._unknown(step, key)
         parameters, handler = self.known[key]
         for name in sorted(set(present) - {*parameters, *implied}):
-            raise Refused(name, f"this release of Millrace does not know the parameter, it knows those of "
+            raise Refused(name, f"this release of Millrace does not know the parameter; it knows those of "
                           f"{self.compose}", "write the transform with millrace.transforms, or report it "
                           f"with the release of {self.name}")
         return handler
@@ -79,24 +79,24 @@ class Library(NamedTuple):
     def _unknown(self, step: Step, key: str) -> Refused:
         kind = type(step.transform)
         if isinstance(step.transform, type):
-            return Refused("", "it is a class and not a transform", f"write {step.name}(...)")
+            return Refused("", f"{step.name} is a class and not an object", f"write {step.name}(...)")
         if isinstance(step.transform, _FUNCTIONS):
             return Refused("", *PYTHON)
         if isinstance(step.transform, T.Transform):
             return Refused("", "it is a transform of millrace.transforms", "write millrace.Pipeline([...]) "
-                           f"with these alone, or a Compose of {self.compose} alone")
+                           f"with only these, or a Compose with only those of {self.compose}")
         if key in self.advice:
             return Refused("", *self.advice[key])
         for base in kind.__mro__[1:]:
             if not self.owns(step.transform) and base.__module__.startswith(self.module) \
                     and base.__name__ in self.known:
-                return Refused("", f"a class that is derived from {base.__name__} may do something else, and "
-                               "the servers have no such transform", f"use {base.__name__}, or write a "
+                return Refused("", f"a class that is derived from {base.__name__} may differ from it, and "
+                               "the servers do not have it", f"use {base.__name__}, or write a "
                                "transform for the servers (docs/extending.md)")
-        return Refused("", "the servers have no such transform", "leave it out, or write one for the servers "
-                       "(docs/extending.md)")
+        return Refused("", "the servers do not have this transform", "remove it, or write a transform for "
+                       "the servers (docs/extending.md)")
 
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
-PYTHON = ("a function of Python cannot run at the servers", "write a transform for the servers "
+PYTHON = ("a Python function cannot run on the servers", "write a transform for the servers "
           "(docs/extending.md), or change the batch in the loop")

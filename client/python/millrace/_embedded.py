@@ -25,7 +25,7 @@ _PROTOCOL = "millrace-lease-1"
 _MAX_PACKET_BYTES = 8192
 # Seconds without a sign of life after which the server counts as hung. It sends one every second.
 _SILENCE_SECONDS = 15.0
-# Servers that may end in a row before one serves a data set, or a batch.
+# Servers that may end in a row before one serves a dataset, or a batch.
 ATTEMPTS = 3
 
 
@@ -66,7 +66,7 @@ class _Lease:
                 raise self._hung() from None
 
     def take(self, uri: str, name: str, arrays: _arrays.Arrays | None) -> tuple[str, str]:
-        """(HOST:PORT of the server, name of the data set there)."""
+        """(HOST:PORT of the server, name of the dataset there)."""
         request = "\0".join([_PROTOCOL, "add", uri, name]).encode("utf-8", "surrogateescape")
         if len(request) > _MAX_PACKET_BYTES:
             raise InvalidArgumentError(f"the path of {uri[:100]}... is too long")

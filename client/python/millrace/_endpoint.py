@@ -46,7 +46,7 @@ def endpoint_of(endpoint: str | Iterable[str] | Mapping[str, Any] | _arrays.Arra
         if is_local(text):
             return _with_whole_path(text)
         if _is_path(text):
-            raise InvalidArgumentError(f"endpoint={shown(text)} is a path and no HOST:PORT: "
+            raise InvalidArgumentError(f"endpoint={shown(text)} is a path and not HOST:PORT: "
                                        f"{_for_path(text)}")
     else:
         refuse_other_data("endpoint", endpoint)
@@ -54,11 +54,11 @@ def endpoint_of(endpoint: str | Iterable[str] | Mapping[str, Any] | _arrays.Arra
                                       "\"HOST:PORT\" of a data server, or a list of them"))
         if is_local(text):
             raise InvalidArgumentError(
-                f"endpoint={shown(endpoint)}: of data of this machine, name one data set as a text; several "
-                "are read by several loaders")
+                f"endpoint={shown(endpoint)}: a loader reads one dataset of this machine: give one path, and "
+                "make a loader for each dataset")
     if text.startswith("memory:"):
         raise InvalidArgumentError(
-            f"endpoint={shown(text)}: arrays have no name; give the arrays themselves in a dict, {_DICT}")
+            f"endpoint={shown(text)}: arrays cannot be opened by name; pass the arrays in a dict, {_DICT}")
     return text
 
 
@@ -89,16 +89,16 @@ def _with_whole_path(text: str) -> str:
 
 
 def refuse_other_data(argument: str, value: Any) -> None:
-    """Raises ArgumentError for a path, several data sets, or a data set of another library."""
+    """Raises ArgumentError for a path, several datasets, or a dataset of another library."""
     if isinstance(value, os.PathLike):
         raise ArgumentError(f"{argument}={shown(value)} is a path: " + _for_path(os.fsdecode(value)))
     if isinstance(value, Sequence) and any(isinstance(item, (Mapping, _arrays.Arrays)) for item in value):
         raise ArgumentError(
-            f"{argument}= is a list of data sets of arrays, and a loader has one: join the arrays of each "
+            f"{argument}= is a list of datasets of arrays, and a loader has one: join the arrays of each "
             "field, for example with numpy.concatenate, or make a loader for each")
     if _is_data_set(value):
         raise ArgumentError(
-            f"{argument}= is an object of Python with the samples of a data set "
+            f"{argument}= is an object of Python with the samples of a dataset "
             f"({type(value).__module__}.{type(value).__name__}), and the data servers read files or arrays: "
             + _for_data_set(value))
 
@@ -111,7 +111,7 @@ def _is_data_set(value: Any) -> bool:
 
 
 def _for_data_set(value: Any) -> str:
-    """What to give for a data set that has arrays, or a folder of images."""
+    """What to give for a dataset that has arrays, or a folder of images."""
     value = getattr(value, "dataset", value)  # of a DataLoader
     arrays = f"give its arrays in a dict, {_DICT}"
     labels, shape = getattr(value, "targets", None), getattr(getattr(value, "data", None), "shape", ())

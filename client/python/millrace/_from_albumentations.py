@@ -27,8 +27,8 @@ def translate(compose: Any, fields: TranslatedFields, local: str | None) -> Tran
     first = any(step.name == "ToTensorV2" and float(step.transform.p) == 1 for step in steps)
     rest = out.run(steps, _translate)
     if rest and (fields.masks or fields.boxes):
-        out.refuse(rest[0], Refused("", "Albumentations' transforms run in the loader for images alone, "
-                                    "and the translation has masks or boxes", "leave local= out"))
+        out.refuse(rest[0], Refused("", "Albumentations' transforms run in the loader for images only, "
+                                    "and masks= or boxes= is set", "remove local="))
     return out.finish([step.transform for step in rest],
                       "channels_first" if first else "channels_last", "no_channels")
 
@@ -44,26 +44,28 @@ def _flat(out: Translation, transform: Any, position: str) -> list[Step]:
         out.refuse(step, Refused(parameter, reason, advice))
 
     if float(transform.p) != 1:
-        refuse("p", "one draw would decide over several transforms, and each of the servers' transforms "
-               "draws for itself", "write p into each of them")
+        refuse("p", "the servers decide for each transform separately whether to apply it",
+               "write p for each transform")
     processors = (getattr(transform, "processors", None) or {}) if not position else {}
     if "keypoints" in processors:
-        refuse("keypoint_params", "the servers move no key points", "write the pipeline without them")
+        refuse("keypoint_params", "the servers do not support key points",
+               "remove keypoint_params")
     if "bboxes" in processors and not out.fields.boxes:
-        refuse("bbox_params", "the translation has no boxes", "name their field, boxes=\"boxes\"")
+        refuse("bbox_params", "boxes= is not set", "name the field of the boxes: boxes=\"boxes\"")
     elif "bboxes" in processors:
         _boxes(out, step, getattr(processors["bboxes"], "params", None), refuse)
     elif out.fields.boxes and not position:
-        refuse("bbox_params", "the compose moves no boxes, and boxes= names a field", "write bbox_params="
+        refuse("bbox_params", "boxes= names a field, and the Compose has no bbox_params", "write bbox_params="
                "A.BboxParams(\"pascal_voc\")")
     others = {name: kind for name, kind in (getattr(transform, "_additional_targets", None) or {}).items()
               if kind != "mask" or name not in out.fields.masks}
     if others and not position:
-        refuse("additional_targets", f"the translation has no field for {', '.join(sorted(others))}",
+        refuse("additional_targets", f"no field is named for {', '.join(sorted(others))}",
                "name the fields of masks in masks=; for several images, write the pipeline with "
                "millrace.transforms and fields=")
     if getattr(transform, "seed", None) is not None:
-        out.note(step, "seed is not used: seed= of the pipeline or the loader fixes every random choice")
+        out.note(step, "seed of the Compose is ignored: seed= of the pipeline or the loader sets all random "
+                       "choices")
     return [inner for i, item in enumerate(transform.transforms)
             for inner in _flat(out, item, f"{position}.{i}" if position else str(i))]
 
@@ -72,16 +74,16 @@ def _boxes(out: Translation, step: Step, params: Any, refuse: Callable[[str, str
     """What BboxParams ask for."""
     if params.format != "pascal_voc":
         refuse("bbox_params", f"format {params.format!r}: the servers' boxes are left, top, right, bottom in "
-               "pixels", "store them in this way, and write format=\"pascal_voc\"")
+               "pixels", "store the boxes in this format, and write format=\"pascal_voc\"")
     # Each of these may remove boxes.
     for name, nothing in (("min_area", 0), ("min_visibility", 0), ("min_width", 0), ("min_height", 0),
                           ("filter_invalid_bboxes", False), ("max_accept_ratio", None)):
         if getattr(params, name, nothing) != nothing:
             refuse("bbox_params", f"{name}: the servers keep the number of boxes, so that batches have one "
-                   "shape", f"leave {name} out, and select boxes in the loop")
+                   "shape", f"remove {name}, and select boxes in the loop")
     if not getattr(params, "check_each_transform", True):
-        refuse("bbox_params", "check_each_transform: the servers clamp boxes after each crop, pad and turn",
-               "leave check_each_transform out")
+        refuse("bbox_params", "check_each_transform: the servers always clamp boxes after crops, pads and "
+               "rotations", "remove check_each_transform")
     if getattr(params, "clip", False):
         out.geometry(step, T.Pad(0, fields=out.fields.moved))  # of the servers, every pad clamps boxes
 
@@ -96,15 +98,15 @@ def _translate(out: Translation, step: Step) -> None:
         raise out.other_type()
     parameters = {name: getattr(step.transform, name) for name in names}
     if "p" in names and step.name not in _TAKE_P and float(parameters["p"]) != 1:
-        raise Refused("p", f"{step.name} of the servers cannot be left out at random", "write p=1.0")
+        raise Refused("p", f"the servers always apply {step.name}", "write p=1.0")
     if out.is_tensor and key not in ("NoOp", "ToTensorV2"):
-        raise Refused("", "it comes after ToTensorV2, and Albumentations' transforms take arrays",
+        raise Refused("", f"{step.name} comes after ToTensorV2, and Albumentations' transforms take arrays",
                       "put ToTensorV2 at the end")
     if out.fields.masks and parameters.get("mask_interpolation", 0) != 0:
         raise Refused("mask_interpolation", "the servers move masks by the nearest pixel",
                       "write cv2.INTER_NEAREST")
     if out.fields.boxes and parameters.get("rotate_method", "largest_box") != "largest_box":
-        raise Refused("rotate_method", "the servers take the upright box around the turned corners",
+        raise Refused("rotate_method", "the servers use the axis-aligned box around the rotated corners",
                       "write \"largest_box\"")
     handler(out, step, parameters)
 
@@ -116,13 +118,13 @@ def _interpolation(p: _Parameters) -> str:
     name = _INTERPOLATIONS.get(p["interpolation"])
     if name is None:
         raise Refused("interpolation", "the servers resample by cv2.INTER_LINEAR or cv2.INTER_NEAREST",
-                      "choose one of these")
+                      "write one of these")
     return name
 
 
 def _no_area(p: _Parameters) -> None:
     if p["area_for_downscale"] is not None:
-        raise Refused("area_for_downscale", "the servers have no INTER_AREA", "leave it out; or write "
+        raise Refused("area_for_downscale", "the servers do not support INTER_AREA", "remove it; or use "
                       "millrace.transforms.Resize, which resamples with antialiasing")
 
 
@@ -131,7 +133,7 @@ def _levels(out: Translation, step: Step, p: _Parameters) -> Any:
     value = p["fill"]
     out.outside(step, "fill_mask", p.get("fill_mask", 0))
     if isinstance(value, str):
-        raise Refused("fill", f"the servers have no {value!r}", "write levels of 0 .. 255")
+        raise Refused("fill", f"the servers do not support {value!r}", "write levels of 0 .. 255")
     levels = out.levels(step, "fill", list(value) if isinstance(value, Sequence) else [value])
     return levels if any(levels) else None
 
@@ -139,8 +141,8 @@ def _levels(out: Translation, step: Step, p: _Parameters) -> Any:
 def _border(p: _Parameters, *allowed: str) -> str:
     name = _BORDERS.get(p["border_mode"])
     if name not in allowed:
-        raise Refused("border_mode", "the servers have none of this number here",
-                      f"choose the number of OpenCV for {' or '.join(allowed)}")
+        raise Refused("border_mode", "the servers do not support this border mode here",
+                      f"write the constant of OpenCV for {' or '.join(allowed)}")
     return name
 
 
@@ -151,10 +153,10 @@ def _resampled(out: Translation, step: Step, transform: T.Transform, interpolati
     out.geometry(step, transform, resamples=True)
     if interpolation == "bilinear":
         out.note(step, "resamples without antialiasing, as cv2.INTER_LINEAR does; millrace.transforms "
-                       "resamples with it unless antialias=False")
+                       "resamples with antialiasing unless antialias=False")
     else:
-        out.note(step, "computes the nearest pixel in float32: where a place is on the border of two, it may "
-                       "be the other one than OpenCV's")
+        out.note(step, "computes the nearest pixel in float32: for a point exactly between two pixels, "
+                       "OpenCV may choose the other one")
 
 
 def _random_resized_crop(out: Translation, step: Step, p: _Parameters) -> None:
@@ -179,7 +181,7 @@ def _smallest_max_size(out: Translation, step: Step, p: _Parameters) -> None:
     if p.get("max_size_hw") is not None or not isinstance(p["max_size"], int):
         raise Refused("max_size", "the servers resize the short side to one number of pixels",
                       "write max_size=N")
-    out.note(step, "the long side is rounded down, where Albumentations rounds it: one pixel")
+    out.note(step, "the long side is rounded down, and may be one pixel shorter than Albumentations'")
     _resampled(out, step, T.Resize(
         p["max_size"], interpolation, antialias=False, fields=out.fields.moved),  # type: ignore[arg-type]
         interpolation)
@@ -187,15 +189,15 @@ def _smallest_max_size(out: Translation, step: Step, p: _Parameters) -> None:
 
 def _no_padding(p: _Parameters) -> None:
     if p["pad_if_needed"]:
-        raise Refused("pad_if_needed", "the servers pad smaller images in another way than "
+        raise Refused("pad_if_needed", "the servers pad smaller images differently from "
                       "Albumentations", "use Pad; or millrace.transforms.RandomCrop(pad_if_needed=True)")
 
 
 def _center_crop(out: Translation, step: Step, p: _Parameters) -> None:
     _no_padding(p)
     out.black_outside(step)
-    out.note(step, "an odd rest is rounded to even, where Albumentations rounds down: one pixel; images "
-                   "that are smaller are padded with black, where Albumentations raises")
+    out.note(step, "half pixels are rounded to even, and Albumentations rounds down: the crop may move by "
+                   "one pixel; smaller images are padded with black, and Albumentations raises an error")
     out.geometry(step, T.CenterCrop((p["height"], p["width"]), fields=out.fields.moved))
 
 
@@ -210,7 +212,7 @@ def _pad(out: Translation, step: Step, p: _Parameters) -> None:
     padding = [padding] if isinstance(padding, int) else list(padding)
     constant = mode == "constant"
     if out.fields.boxes and not constant:
-        raise Refused("border_mode", "boxes cannot follow the pixels that it repeats",
+        raise Refused("border_mode", "boxes cannot follow a padding that repeats pixels",
                       "write cv2.BORDER_CONSTANT")
     out.geometry(step, T.Pad(padding, _levels(out, step, p) if constant else None,
                              None if constant else mode,  # type: ignore[arg-type]
@@ -227,7 +229,7 @@ def _vertical_flip(out: Translation, step: Step, p: _Parameters) -> None:
 
 def _rotate(out: Translation, step: Step, p: _Parameters) -> None:
     if p["crop_border"]:
-        raise Refused("crop_border", "the servers keep the size", "write crop_border=False")
+        raise Refused("crop_border", "the servers keep the size of the image", "write crop_border=False")
     _border(p, "constant")
     interpolation = _interpolation(p)
     low, high = p["limit"]
@@ -241,8 +243,8 @@ def _rotate(out: Translation, step: Step, p: _Parameters) -> None:
 def _color_jitter(out: Translation, step: Step, p: _Parameters) -> None:
     ranges = [tuple(p[name]) for name in ("brightness", "contrast", "saturation", "hue")]
     if any(ranges[3]):
-        out.note(step, "Albumentations rounds hue to 180 steps of OpenCV, the servers do not; draws are "
-                       "the same")
+        out.note(step, "Albumentations rounds hue to OpenCV's 180 steps, and the servers do not; the random "
+                       "choices are the same")
     out.color(step, T.ColorJitter(*ranges, p=float(p["p"]), fields=out.fields.colored))
 
 
@@ -267,8 +269,8 @@ def _normalize(out: Translation, step: Step, p: _Parameters) -> None:
         raise Refused("normalization", "the servers normalise by mean and std", "write normalization="
                       "\"standard\"")
     if p["mean"] is None or p["std"] is None or p["max_pixel_value"] != 255:
-        raise Refused("max_pixel_value", "the servers divide bytes by 255", "leave it out, and write mean "
-                      "and std of pixels of 0 .. 1")
+        raise Refused("max_pixel_value", "the servers divide bytes by 255", "remove it, and write mean "
+                      "and std for pixels of 0 .. 1")
     mean, std = ([value] if isinstance(value, (int, float)) else list(value)
                  for value in (p["mean"], p["std"]))
     out.normalize(step, mean, std, "mean")
@@ -307,22 +309,22 @@ _TAKE_P = ("ColorJitter", "GaussianBlur", "HorizontalFlip", "NoOp", "Rotate", "T
 
 # {class: (reason, advice)}.
 _ADVICE = {
-    "RandomBrightnessContrast": ("it adds to the levels, where the servers' color_jitter multiplies them",
+    "RandomBrightnessContrast": ("it adds to the levels, and the servers' color_jitter multiplies them",
                                  "use ColorJitter(brightness=, contrast=)"),
-    "HueSaturationValue": ("it adds to hue, saturation and value, where the servers' color_jitter "
-                           "multiplies", "use ColorJitter(saturation=, hue=)"),
-    "Affine": ("its draws are not those of the servers' random_affine", "write "
+    "HueSaturationValue": ("it adds to hue, saturation and value, and the servers' color_jitter "
+                           "multiplies them", "use ColorJitter(saturation=, hue=)"),
+    "Affine": ("its random choices differ from those of the servers' random_affine", "write "
                "millrace.transforms.RandomAffine"),
-    "ShiftScaleRotate": ("its draws are not those of the servers' random_affine", "write "
+    "ShiftScaleRotate": ("its random choices differ from those of the servers' random_affine", "write "
                          "millrace.transforms.RandomAffine"),
-    "Erasing": ("its area and ratio are drawn in another way than the servers'", "write "
+    "Erasing": ("its area and ratio are chosen differently from the servers'", "write "
                 "millrace.transforms.RandomErasing"),
     "CoarseDropout": ("the servers erase one rectangle", "write millrace.transforms.RandomErasing"),
     "PadIfNeeded": ("the servers pad by fixed numbers of pixels", "use Pad"),
     **dict.fromkeys(("OneOf", "OneOrOther", "SomeOf"),
-                    ("the servers draw for each transform by itself", "choose one of them, or write each "
-                     "with a p of its own")),
-    "RandomOrder": ("the servers apply transforms in the order of the list", "choose an order"),
+                    ("the servers decide for each transform separately", "use one of them, or write p "
+                     "for each of them")),
+    "RandomOrder": ("the servers apply transforms in the order of the list", "write them in a fixed order"),
     "Lambda": PYTHON,
 }
 _LIBRARY = Library("albumentations", "albumentations.", "Albumentations 2", ("sample",),

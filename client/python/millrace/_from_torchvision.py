@@ -59,10 +59,10 @@ def _translate(out: Translation, step: Step, p: float | None = None) -> None:
     """`p`: of the RandomApply that the step is in."""
     key = _key(step.transform)
     if _hooks(step.transform):
-        raise Refused("", "it has hooks of torch.nn.Module", "remove the hooks, or write a transform for "
-                      "the servers (docs/extending.md)")
+        raise Refused("", "the transform has hooks of torch.nn.Module", "remove the hooks, or write a "
+                      "transform for the servers (docs/extending.md)")
     if key.startswith("torchvision.transforms."):
-        raise Refused("", "it is of torchvision's first version of transforms", "write `from "
+        raise Refused("", "the transform is of version 1 of torchvision's transforms", "write `from "
                       "torchvision.transforms import v2`, which has the same names")
     present = [name for name in getattr(step.transform, "__dict__", ())
                if not name.startswith("_") and name != "training"]
@@ -81,7 +81,7 @@ def _interpolation(value: Any, parameter: str = "interpolation") -> Any:
         str(getattr(value, "value", value))
     if name not in ("nearest", "bilinear"):
         raise Refused(parameter, f"the servers resample by BILINEAR or NEAREST, not by {value}",
-                      "choose one of these")
+                      "write BILINEAR or NEAREST")
     return name
 
 
@@ -89,11 +89,11 @@ def _antialias(out: Translation, step: Step, value: Any, interpolation: str) -> 
     if interpolation == "nearest":
         return True  # neither library knows it there
     if value is None or isinstance(value, str):  # None in older releases, too: "warn"
-        raise Refused("antialias", f"{value!r} means True for PIL images and False for tensors, and the "
-                      "servers cannot know which is meant", "write True or False")
+        raise Refused("antialias", f"{value!r} is ambiguous: torchvision takes it as True for PIL images and "
+                      "as False for tensors", "write True or False")
     if value is False:
-        out.note(step, "antialias=False holds for the servers, as for tensors; torchvision ignores it "
-                       "for PIL images")
+        out.note(step, "the servers apply antialias=False to all images; torchvision applies it to tensors "
+                       "and ignores it for PIL images")
     return bool(value)
 
 
@@ -109,8 +109,8 @@ def _fill(out: Translation, step: Step, value: Any) -> Any:
         return None
     values = list(value) if isinstance(value, Sequence) else [value]
     if out.pixels == "normal":
-        raise Refused("fill", "the servers move pixels in front of Normalize",
-                      f"put {step.name} in front of Normalize")
+        raise Refused("fill", "the servers move pixels only before Normalize",
+                      f"put {step.name} before Normalize")
     levels = out.levels(step, "fill", values)
     return levels if any(levels) else None
 
@@ -122,10 +122,10 @@ def _of_type(value: Mapping[Any, Any], parameter: str, kind: str, otherwise: Any
     """What a dict from classes of tensors has for one of them."""
     found = [item for key, item in value.items() if getattr(key, "__name__", "") == kind]
     if any(item != found[0] for item in found):  # tv_tensors.Image and PIL.Image.Image
-        raise Refused(parameter, f"the dict has several values for {kind}: {found}", "write one of them")
+        raise Refused(parameter, f"the dict has several values for {kind}: {found}", "write one value")
     result = found[0] if found else value.get("others", otherwise)
     if result is _ABSENT:
-        raise Refused(parameter, f"the dict has nothing for {kind}", f"add tv_tensors.{kind} or \"others\"")
+        raise Refused(parameter, f"the dict has no entry for {kind}", f"add tv_tensors.{kind} or \"others\"")
     return result
 
 
@@ -139,7 +139,7 @@ def _unused(out: Translation, step: Step, parameter: str, value: Mapping[Any, An
     for kind, argument, fields in (("Mask", "masks", out.fields.masks),
                                    ("BoundingBoxes", "boxes", out.fields.boxes)):
         if not fields and any(getattr(key, "__name__", "") == kind for key in value):
-            out.note(step, f"{parameter} of {kind} is not used, because {argument}= names no field")
+            out.note(step, f"{parameter} of {kind} is ignored, because {argument}= is not set")
 
 
 def _dtype(value: Any) -> str:
@@ -164,8 +164,8 @@ def _random_resized_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
 
 def _resize(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
-    _default("max_size", t.max_size, None, "the servers resize the short side, or to a size",
-             "leave max_size out")
+    _default("max_size", t.max_size, None, "the servers resize the short side, or both sides to a fixed size",
+             "remove max_size")
     interpolation = _interpolation(t.interpolation)
     out.geometry(step, T.Resize(
         list(t.size), interpolation, _antialias(out, step, t.antialias, interpolation),
@@ -176,8 +176,8 @@ def _center_crop(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
     out.black_outside(step)
     if out.fields.boxes:
-        out.note(step, "boxes follow the image; where an odd number of pixels pads a smaller image, "
-                       "torchvision moves boxes by one pixel more or less than the image")
+        out.note(step, "boxes move with the image; where a smaller image is padded by an odd number of "
+                       "pixels, torchvision's boxes are one pixel off the image")
     out.geometry(step, T.CenterCrop(list(t.size), fields=out.fields.moved))
 
 
@@ -202,7 +202,7 @@ def _pad(out: Translation, step: Step, t: Any, p: Any) -> None:
     padding = [t.padding] if isinstance(t.padding, int) else list(t.padding)
     _mode_for_boxes(out, t.padding_mode)
     if any(side < 0 for side in padding):
-        raise Refused("padding", "a negative padding crops, which the servers' pad does not do",
+        raise Refused("padding", "the servers do not support negative padding, which crops",
                       "use CenterCrop")
     constant = t.padding_mode == "constant"
     out.geometry(step, T.Pad(padding, _fill(out, step, t.fill) if constant else None,
@@ -211,7 +211,7 @@ def _pad(out: Translation, step: Step, t: Any, p: Any) -> None:
 
 def _mode_for_boxes(out: Translation, mode: str) -> None:
     if out.fields.boxes and mode != "constant":
-        raise Refused("padding_mode", f"boxes cannot follow the pixels that {mode!r} repeats",
+        raise Refused("padding_mode", f"boxes cannot follow padding of mode {mode!r}, which repeats pixels",
                       "write padding_mode=\"constant\"")
 
 
@@ -222,8 +222,9 @@ def _flip(kind: type[T.RandomHorizontalFlip] | type[T.RandomVerticalFlip]) -> _H
 
 
 def _random_rotation(out: Translation, step: Step, t: Any, p: Any) -> None:
-    _default("expand", t.expand, False, "the servers keep the size", "leave expand out")
-    _default("center", t.center, None, "the servers rotate about the centre", "leave center out")
+    _default("expand", t.expand, False, "the servers keep the size of the image", "remove expand")
+    _default("center", t.center, None, "the servers rotate about the centre of the image",
+             "remove center")
     interpolation = _interpolation(t.interpolation)
     _no_blending(t.fill, interpolation)
     low, high = t.degrees
@@ -234,7 +235,8 @@ def _random_rotation(out: Translation, step: Step, t: Any, p: Any) -> None:
 
 
 def _random_affine(out: Translation, step: Step, t: Any, p: Any) -> None:
-    _default("center", t.center, None, "the servers move about the centre", "leave center out")
+    _default("center", t.center, None, "the servers transform about the centre of the image",
+             "remove center")
     interpolation = _interpolation(t.interpolation)
     _no_blending(t.fill, interpolation)
     transform = T.RandomAffine(
@@ -249,8 +251,8 @@ def _random_affine(out: Translation, step: Step, t: Any, p: Any) -> None:
 
 def _no_blending(fill: Any, interpolation: str) -> None:
     if fill is None and interpolation == "bilinear":
-        raise Refused("fill", "with None, torchvision does not blend the edge with the area outside, and "
-                      "the servers do", "write fill=0")
+        raise Refused("fill", "with fill=None, torchvision does not blend the edge of the image with the "
+                      "area outside, and the servers do", "write fill=0")
 
 
 def _color_jitter(out: Translation, step: Step, t: Any, p: Any) -> None:
@@ -263,13 +265,13 @@ def _color_jitter(out: Translation, step: Step, t: Any, p: Any) -> None:
 def _grayscale(out: Translation, step: Step, t: Any, p: Any) -> None:
     if t.num_output_channels == 1:
         if p is not None:
-            raise Refused("num_output_channels", "images of a batch have equally many channels",
+            raise Refused("num_output_channels", "all images of a batch have the same number of channels",
                           "write num_output_channels=3")
         out.gray(step, "num_output_channels")
     elif out.channels != 1:
         out.color(step, T.Grayscale(3, p=p, fields=out.fields.colored))
     else:
-        raise Refused("num_output_channels", "the images have one channel", "leave it out")
+        raise Refused("num_output_channels", "the images have one channel already", "remove Grayscale")
 
 
 def _random_grayscale(out: Translation, step: Step, t: Any, p: Any) -> None:
@@ -278,26 +280,26 @@ def _random_grayscale(out: Translation, step: Step, t: Any, p: Any) -> None:
 
 def _rgb(out: Translation, step: Step, t: Any, p: Any) -> None:
     if out.channels != 3:
-        raise Refused("", "the servers make RGB only when they decode", "leave it out, and store images of "
-                      "three channels" if out.fields.image not in out.fields.decoders else
-                      "use decode=True and leave it out")
+        raise Refused("", "the servers convert to RGB only when they decode", "remove RGB, and store images "
+                      "of three channels" if out.fields.image not in out.fields.decoders else
+                      "use decode=True and remove RGB")
 
 
 def _gaussian_blur(out: Translation, step: Step, t: Any, p: Any) -> None:
     kernel = list(t.kernel_size)
     if len(set(kernel)) != 1:
-        raise Refused("kernel_size", "the servers blur with the same size on both axes",
-                      "choose one size")
+        raise Refused("kernel_size", "the kernel of the servers has the same size on both axes",
+                      "write one size")
     out.color(step, T.GaussianBlur(kernel[0], tuple(t.sigma), p=p, fields=out.fields.colored))
 
 
 def _random_erasing(out: Translation, step: Step, t: Any, p: Any) -> None:
     if t.value is None:
-        raise Refused("value", "\"random\" draws normal deviates, and the servers draw bytes evenly from "
-                      "0 .. 255", "choose a value; or write millrace.transforms.RandomErasing(value="
-                      "\"random\") into a Pipeline")
+        raise Refused("value", "torchvision's \"random\" has a normal distribution, and the servers' a "
+                      "uniform one of 0 .. 255", "write a value; or use millrace.transforms.RandomErasing(value="
+                      "\"random\") in a Pipeline")
     if out.pixels == "normal":
-        out.note(step, "erases in front of Normalize at the servers")
+        out.note(step, "the servers erase before Normalize")
     out.erase(step, T.RandomErasing(_product(t.p, p), tuple(t.scale), tuple(t.ratio),
                                     out.levels(step, "value", t.value), fields=out.fields.colored))
 
@@ -317,12 +319,12 @@ def _rand_augment(out: Translation, step: Step, t: Any, p: Any) -> None:
 def _of_augment(out: Translation, step: Step, t: Any) -> tuple[Any, Any]:
     out.images_alone(step)
     if out.pixels != "uint8":
-        raise Refused("", "its operations are those of uint8 images, and the images are floats here",
-                      f"put {step.name} in front of the conversion to floats")
+        raise Refused("", "the servers apply the transform to uint8 images, and the images are floats at "
+                      "this place", f"put {step.name} before the conversion to floats")
     interpolation = _interpolation(t.interpolation)
     fill = _fill(out, step, t.fill)
     if fill is None and t.fill is not None and interpolation == "bilinear":
-        out.note(step, "fill=0 blends edges as fill=None does in torchvision")
+        out.note(step, "the servers blend edges with fill=0 as torchvision does with fill=None")
     return interpolation, fill
 
 
@@ -330,13 +332,14 @@ def _normalize(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
     if out.pixels == "uint8":
         known = out.fields.stored is not None or out.fields.image in out.fields.decoders
-        raise Refused("", ("the images are uint8 here" if known else "the servers normalise images of uint8") +
-                      ", which torchvision's Normalize refuses", "put ToDtype(torch.float32, scale=True) in front of it")
+        raise Refused("", ("the images are uint8 at this place" if known else "the servers normalise uint8 "
+                           "images") + ", and torchvision's Normalize takes floats",
+                      "put ToDtype(torch.float32, scale=True) before Normalize")
     if out.pixels == "floats":
-        raise Refused("", "the images are floats of 0 .. 255 here, and the servers' normalize divides by "
-                      "255", "use ToDtype(torch.float32, scale=True), and mean and std of 0 .. 1")
+        raise Refused("", "the images are floats of 0 .. 255 at this place, and the servers divide them by "
+                      "255 first", "use ToDtype(torch.float32, scale=True), and mean and std of 0 .. 1")
     if out.dtype is not None:
-        out.note(step, f"is computed in float32 and then converted to {out.dtype}")
+        out.note(step, f"the servers compute in float32, and convert the result to {out.dtype}")
     out.normalize(step, t.mean, t.std, "mean")
 
 
@@ -365,8 +368,8 @@ def _convert_image_dtype(out: Translation, step: Step, t: Any, p: Any) -> None:
 
 def _boxes_stay(dtype: Any) -> None:
     if dtype is not None and _dtype(dtype) != "float32":
-        raise Refused("dtype", f"boxes are float32 at the servers, and not {_dtype(dtype)}",
-                      "convert them in the loop")
+        raise Refused("dtype", f"the servers keep boxes as float32, not as {_dtype(dtype)}",
+                      "convert the boxes in the loop")
 
 
 def _convert(out: Translation, step: Step, dtype: str, scale: bool) -> None:
@@ -378,13 +381,13 @@ def _convert(out: Translation, step: Step, dtype: str, scale: bool) -> None:
         if dtype == "uint8" and out.pixels == "uint8":
             return
         raise Refused("dtype", f"the servers do not convert images to {dtype}",
-                      "convert in the loop, or leave it out")
+                      "convert in the loop, or remove the conversion")
     out.cast(dtype)
     if not out.is_tensor and out.pixels == "uint8":
-        out.note(step, "converts, as it does tensors; torchvision leaves a PIL image as it is here, without "
-                       "ToImage in front")
+        out.note(step, "the servers convert the images, as torchvision does tensors; without ToImage before "
+                       "it, torchvision does not convert PIL images")
     if dtype != "float32" and out.pixels == "uint8" and scale:
-        out.note(step, f"is computed in float32 and then converted to {dtype}")
+        out.note(step, f"the servers compute in float32, and convert the result to {dtype}")
     if out.pixels != "normal":
         out.conversions.append(step.transform)
     if out.pixels == "uint8":
@@ -397,9 +400,9 @@ def _convert_other(out: Translation, step: Step, dtype: str, scale: bool, stored
         return
     if dtype not in _FLOATS or out.dtype is not None:
         raise Refused("dtype", f"the servers do not convert images of {out.dtype or stored} to {dtype}",
-                      "convert in the loop, or leave it out")
+                      "convert in the loop, or remove the conversion")
     if scale and stored not in _FLOATS:
-        raise Refused("scale", f"the images are {stored}, and the servers scale uint8 alone",
+        raise Refused("scale", f"the images are {stored}, and the servers scale only uint8",
                       "give images of uint8, or scale in the loop")
     out.dtype = dtype
     out.conversions.append(step.transform)
@@ -417,15 +420,16 @@ def _to_image(out: Translation, step: Step, t: Any, p: Any) -> None:
     """PIL images and arrays become tensors."""
     _no_p(p)
     if not out.is_tensor and out.pixels not in ("uint8", "other"):
-        raise Refused("", "the conversion to floats in front of it leaves PIL images as they are, and not "
-                      "tensors", f"put {step.name} in front of the conversion")
+        raise Refused("", f"the conversion to floats comes before {step.name}, and torchvision does not "
+                      "convert PIL images", f"put {step.name} before the conversion")
     out.is_tensor = True
 
 
 def _image_classification(out: Translation, step: Step, t: Any, p: Any) -> None:
     """The `transforms()` of torchvision's weights."""
     if out.pixels != "uint8":
-        raise Refused("", "its images are floats here", "use it alone")
+        raise Refused("", "the images are floats at this place, and the transform takes uint8",
+                      "use the transform alone")
     interpolation = _interpolation(t.interpolation)
     out.geometry(step, T.Resize(list(t.resize_size), interpolation,
                                 _antialias(out, step, t.antialias, interpolation),
@@ -451,8 +455,8 @@ def _set_clamping_mode(out: Translation, step: Step, t: Any, p: Any) -> None:
     _no_p(p)
     _needs_boxes(out)
     if t.clamping_mode is None:
-        raise Refused("clamping_mode", "the servers clamp boxes after each crop, pad and turn",
-                      "leave it out")
+        raise Refused("clamping_mode", "the servers always clamp boxes after crops, pads and rotations",
+                      f"remove {step.name}")
 
 
 def _convert_boxes(out: Translation, step: Step, t: Any, p: Any) -> None:
@@ -460,24 +464,24 @@ def _convert_boxes(out: Translation, step: Step, t: Any, p: Any) -> None:
     _needs_boxes(out)
     name = str(getattr(t.format, "value", t.format)).upper()
     if name != "XYXY":
-        raise Refused("format", "the servers' boxes are left, top, right, bottom: XYXY",
-                      "convert them in the loop")
+        raise Refused("format", "the servers' boxes have the format XYXY (left, top, right, bottom)",
+                      "convert the boxes in the loop")
 
 
 def _needs_boxes(out: Translation) -> None:
     if not out.fields.boxes:
-        raise Refused("", "the translation has no boxes", "name their field, boxes=\"boxes\"")
+        raise Refused("", "boxes= is not set", "name the field of the boxes: boxes=\"boxes\"")
 
 
 def _random_apply(out: Translation, step: Step, t: Any, p: Any) -> None:
     inner = list(t.transforms)  # and p is neither 0 nor 1, which _flat has done
     if len(inner) != 1:
-        raise Refused("transforms", "one draw would decide over several transforms, and each of the "
-                      "servers' transforms draws for itself", "write a RandomApply for each of them")
+        raise Refused("transforms", "the servers decide for each transform separately whether to apply "
+                      "it", "write a RandomApply for each transform")
     key = _key(inner[0])
     if key in _LIBRARY.known and key not in _TAKE_P:
-        raise Refused("transforms", f"{type(inner[0]).__name__} of the servers cannot be left out at "
-                      "random", "use it without RandomApply")
+        raise Refused("transforms", f"the servers always apply {type(inner[0]).__name__}",
+                      f"use {type(inner[0]).__name__} without RandomApply")
     inside = Step(f"{step.position}.0", inner[0])
     try:
         _translate(out, inside, _product(t.p, p))
@@ -541,27 +545,27 @@ _TAKE_ANY_TYPE = ("ConvertBoundingBoxFormat", "ConvertImageDtype", "Identity", "
                   "SetClampingMode", "ToDtype", "ToImage", "ToPureTensor", "ToTensor")
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 
-_MIXES = ("it mixes the samples of a batch, and a compose gets single samples; the servers mix places 2i "
-          "and 2i + 1 of the global batch, where torchvision mixes neighbours",
-          "write millrace.transforms.{0}(...) in front of Normalize: Pipeline([*pipeline.transforms[:-1], "
+_MIXES = ("{0} mixes the samples of a batch, and a Compose gets single samples (the servers mix samples 2i "
+          "and 2i + 1 of the global batch, torchvision mixes neighbours)",
+          "write millrace.transforms.{0}(...) before Normalize: Pipeline([*pipeline.transforms[:-1], "
           "{0}(...), pipeline.transforms[-1]])")
 # {class: (reason, advice)}.
 _ADVICE = {
-    "MixUp": (_MIXES[0], _MIXES[1].format("MixUp")),
-    "CutMix": (_MIXES[0], _MIXES[1].format("CutMix")),
-    "RandomChoice": ("the servers draw for each transform by itself", "use RandomApply, or "
+    "MixUp": (_MIXES[0].format("MixUp"), _MIXES[1].format("MixUp")),
+    "CutMix": (_MIXES[0].format("CutMix"), _MIXES[1].format("CutMix")),
+    "RandomChoice": ("the servers decide for each transform separately", "use RandomApply, or "
                      "TrivialAugmentWide"),
-    "RandomOrder": ("the servers apply transforms in the order of the list", "choose an order"),
+    "RandomOrder": ("the servers apply transforms in the order of the list", "write them in a fixed order"),
     **dict.fromkeys(
         ("RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize", "RandomPosterize",
          "RandomSolarize"),
-        ("the servers do this only in TrivialAugmentWide and RandAugment", "use one of these, or leave it "
-         "out")),
+        ("the servers do this only in TrivialAugmentWide and RandAugment", "use one of these, or remove "
+         "the transform")),
     "AutoAugment": ("the servers have no learned policies", "use TrivialAugmentWide or RandAugment"),
     "AugMix": ("the servers do not mix chains of operations", "use TrivialAugmentWide or RandAugment"),
     "SanitizeBoundingBoxes": ("the servers keep the number of boxes, so that batches have one shape; a box "
-                              "that has left the image has no area", "sanitize boxes in the loop"),
-    "ToPILImage": ("batches are tensors", "leave it out"),
+                              "outside of the image gets no area", "sanitize boxes in the loop"),
+    "ToPILImage": ("batches are tensors", "remove ToPILImage"),
     "Lambda": PYTHON,
     "functools.partial": PYTHON,
 }

@@ -68,14 +68,14 @@ class Local:
         """The same for a pipeline with `outputs`: names and layouts of their own. None: nothing is to do.
 
         Raises:
-          ArgumentError: they contradict what the loader does.
+          ArgumentError: they do not fit what the loader does.
         """
         views: list[View] = list(self.views) if outputs is None else []
         for view in self.views:
             found = [output.values for output in outputs or () if output.values["field"] == view.name]
             if len(found) > 1 and self.steps:
                 raise ArgumentError(f"outputs= has field {view.name!r} {len(found)} times, and local= "
-                                    "changes it: leave one of them")
+                                    "changes it: keep one of them")
             for output in found:
                 layout = {"NCHW": "channels_first", "NHWC": "channels_last"}.get(output.get("layout", ""))
                 if layout is not None and view.wanted not in (layout, "no_channels"):
@@ -164,8 +164,8 @@ class Local:
             return {view: torch.stack([sample[view] for sample in samples])[:rows] for view in given}
         except RuntimeError as error:
             raise InvalidArgumentError(
-                f"the local transforms leave samples of several shapes, and a batch needs one ({error}); end "
-                "them with a transform that fixes the size, and keep the number of boxes") from error
+                f"the local transforms return samples of different shapes ({error}); end them with a "
+                "transform that fixes the size, and keep the number of boxes") from error
 
     def _by_albumentations(self, tensors: dict[View, Any]) -> dict[View, Any]:
         import numpy

@@ -37,6 +37,6 @@ def explained(error: BaseException, arguments: Mapping[str, Any],
             refusal = _on_arrays.channels_first(arrays)
             message += f"; {refusal}" if refusal else ""
     if isinstance(error, FailedPreconditionError) and isinstance(arrays, Arrays) and "fingerprint" in message:
-        message += "; arrays are the same data set when their names, types, values and the order of their " \
+        message += "; arrays are the same dataset when their names, types, values and the order of their " \
             "rows are the same"
     return error if message == error.message else type(error)(message, error.detail)

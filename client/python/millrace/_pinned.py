@@ -13,6 +13,7 @@ import sys
 import warnings
 from typing import Any, Callable
 
+from millrace import _values
 from millrace._local import Local
 from millrace._millrace import Tensor
 from millrace.errors import InvalidArgumentError, ResourceExhaustedError
@@ -50,13 +51,13 @@ class Pinning:
             self._refuse(tensor_type)
         if self._off:
             raise InvalidArgumentError(
-                "pin_memory=True: the local transforms of the pipeline make tensors in other memory; "
-                "leave pin_memory= out, or translate without local=")
+                "pin_memory=True and local= cannot be used together, because local transforms make "
+                "tensors in other memory: remove one of them")
 
     def _refuse(self, tensor_type: str) -> None:
         raise InvalidArgumentError(
-            f"pin_memory=True: the memory is torch's, and these tensors are of type {tensor_type!r}; "
-            "give tensor_type=\"torch\", or leave pin_memory= out")
+            f"pin_memory=True and tensor_type={tensor_type!r} cannot be used together, because torch allocates "
+            "the memory: write tensor_type=\"torch\", or remove pin_memory=")
 
     def opened(self, tensor_type: str) -> None:
         """The loader makes tensors of this type.
@@ -70,8 +71,8 @@ class Pinning:
                 self._refuse(tensor_type)
         if self._wanted and not _is_cuda_there():
             raise InvalidArgumentError(
-                "pin_memory=True: torch finds no CUDA device, without which it locks no memory; leave "
-                "pin_memory= out, and batches are pinned in programs that use CUDA")
+                "pin_memory=True needs a CUDA device, and torch finds none: remove pin_memory=; the "
+                "loader then pins batches in programs that use CUDA")
 
     def allocate(self) -> Allocate | None:
         """For the next batch. None: it lies in memory of the loader."""
@@ -87,10 +88,10 @@ class Pinning:
         except RuntimeError as error:
             if self._wanted:
                 raise ResourceExhaustedError(
-                    f"torch allocates no page-locked memory of {bytes} bytes: {error}; use a smaller "
-                    "batch or window=, or leave pin_memory= out") from error
+                    f"torch cannot allocate {_values.size(bytes)} of page-locked memory: {error}; use a smaller "
+                    "batch or window=, or remove pin_memory=") from error
             self._off = True
-            warnings.warn(f"millrace: torch allocates no page-locked memory of {bytes} bytes "
+            warnings.warn(f"millrace: torch cannot allocate {_values.size(bytes)} of page-locked memory "
                           f"({error}); this loader uses other memory from now on", RuntimeWarning)
             return None
         return memory, memory.data_ptr()

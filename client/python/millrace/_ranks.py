@@ -26,7 +26,7 @@ def _of_environment() -> tuple[int, int] | None:
         return None
     if not rank or not world_size:
         raise InvalidArgumentError(
-            "of the environment variables RANK and WORLD_SIZE only one is set; set both as torchrun "
+            "only one of the environment variables RANK and WORLD_SIZE is set; set both as torchrun "
             "does, or give rank= and world_size=")
     try:
         return int(rank), int(world_size)
@@ -73,6 +73,6 @@ def of_mesh(mesh: Any) -> tuple[int, int]:
     place = mesh.get_coordinate()
     if place is None:
         raise InvalidArgumentError(
-            "device_mesh does not contain this process, so it has no part of the batches: make the "
-            "loader only in processes of the mesh")
+            "device_mesh does not contain this process: make the loader only in processes of the "
+            "mesh")
     return int(place[0]), int(mesh.size())

@@ -34,13 +34,13 @@ _OF_TORCH: dict[str, tuple[tuple[Any, ...], str]] = {
     "in_order": ((True,), "batches come in the order of the plan, always"),
 }
 
-# Of torchvision's data sets.
+# Of torchvision's datasets.
 _OF_DATA_SETS = {
     "transform": "the servers transform; give a Compose of torchvision v2, or a millrace.Pipeline, as "
                  "pipeline=",
     "target_transform": "labels come as they are stored; change those of arrays before the loader is made, "
                         "and others in the loop, labels = table[labels] with a tensor that has the new "
-                        "label of each class; names of classes are those of the data set, of arrays "
+                        "label of each class; names of classes are those of the dataset, of arrays "
                         "millrace.Arrays(..., classes={\"label\": names})",
 }
 
@@ -61,13 +61,13 @@ def check(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> None:
             harmless, advice = _OF_TORCH[name]
             if any(value is h or (type(value) is type(h) and value == h) for h in harmless):
                 continue
-            raise ArgumentError(f"argument {name}={shown(value)} of torch's DataLoader cannot be "
-                                f"honoured: {advice}")
+            raise ArgumentError(f"argument {name}={shown(value)} of torch's DataLoader is not "
+                                f"supported: {advice}")
         if value is None and name in (*_OF_DATA_SETS, *_OF_TRANSLATIONS, *_OF_PIPELINES):
             continue
         if name in _OF_DATA_SETS:
-            raise ArgumentError(f"argument {name}={shown(value)} of torchvision's data sets cannot be "
-                                f"honoured: {_OF_DATA_SETS[name]}")
+            raise ArgumentError(f"argument {name}={shown(value)} of torchvision's datasets is not "
+                                f"supported: {_OF_DATA_SETS[name]}")
         if name in (*_OF_TRANSLATIONS, *_OF_PIPELINES):
             raise ArgumentError(f"argument {name}={shown(value)} belongs to the pipeline: "
                                 f"{_for_pipeline(name, value, known)}")

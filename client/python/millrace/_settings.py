@@ -47,8 +47,8 @@ def last_batch_of(drop_last: bool | None, pad_last: bool) -> str | None:
     """The option for the rest of an epoch. None: as the pipeline says."""
     if pad_last and drop_last is not False:
         raise InvalidArgumentError(
-            f"pad_last=True and drop_last={drop_last!r} exclude each other: a padded last batch is "
-            "not left out; leave drop_last= out")
+            f"pad_last=True and drop_last={drop_last!r} cannot be used together, because a padded "
+            "last batch is not left out: leave drop_last= out")
     if pad_last:
         return "pad"
     return None if drop_last is None else "drop" if drop_last else "partial"

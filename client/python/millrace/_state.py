@@ -57,7 +57,7 @@ def load(state: Any) -> tuple[Position, int, Expected] | None:
       InvalidArgumentError: no state.
     """
     if not isinstance(state, Mapping):
-        raise ArgumentError(f"a value of type {type(state).__name__} is no state: {_ADVICE}")
+        raise ArgumentError(f"a value of type {type(state).__name__} is not a state: {_ADVICE}")
     if not state:
         return None
     if state.get("version") != _VERSION:
@@ -71,7 +71,7 @@ def load(state: Any) -> tuple[Position, int, Expected] | None:
     for name in ("epoch", "step", "steps_per_epoch", "global_batch_size", "plan_hash",
                  "fingerprint"):
         if name not in state:
-            raise InvalidArgumentError(f"the state has no {name!r}: {_ADVICE}")
+            raise InvalidArgumentError(f"the state lacks {name!r}: {_ADVICE}")
     expected = Expected(_values.text("state['plan_hash']", state["plan_hash"]),
                         _values.text("state['fingerprint']", state["fingerprint"]),
                         number("steps_per_epoch"))

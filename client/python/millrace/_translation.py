@@ -82,7 +82,7 @@ class Translation:
         if not flips:
             self._only_before_normalize(step)
         elif self.pixels == "normal":
-            self.note(step, "comes in front of Normalize at the servers; the result is the same")
+            self.note(step, "the servers apply it before Normalize; the result is the same")
         if resamples:
             self._resamples = True
             self.rounding(step)
@@ -97,8 +97,8 @@ class Translation:
 
     def rounding(self, step: Step) -> None:
         if self.pixels in ("unit", "floats"):
-            self.note(step, "works on bytes at the servers, and on floats in the compose: results are "
-                            "rounded to 1/255, draws are the same")
+            self.note(step, "the servers compute on bytes, and the compose on floats: results are rounded to "
+                            "1/255, the random choices are the same")
 
     def erase(self, step: Step, transform: T.Transform) -> None:
         """Adds an erasing, whose values are levels of 0 .. 255 already."""
@@ -110,26 +110,26 @@ class Translation:
         if self.channels == 1:
             return
         if self.fields.image not in self.fields.decoders:
-            raise Refused(parameter, "the servers make images of one channel only when they decode",
+            raise Refused(parameter, "the servers convert to one channel only when they decode",
                           "store images of one channel, or use 3 channels")
         if self._pixels_changed:
-            raise Refused(parameter, "the servers make images of one channel when they decode",
-                          "put it in front of the transforms that change colours, or use 3 channels")
+            raise Refused(parameter, "the servers convert to one channel when they decode",
+                          f"put {step.name} before the transforms that change colours, or use 3 channels")
         self.fields.decode_gray()
-        self.note(step, "luma is taken when the image is decoded (decode_image { color: GRAY }), in "
-                        "front of the transforms before it; levels may differ by 1")
+        self.note(step, "the servers convert to grey when they decode (decode_image { color: GRAY }), so "
+                        "earlier transforms get grey images; levels may differ by 1")
 
     def other_type(self) -> Refused:
         """Of a transform that the servers have for uint8 alone."""
         stored = self.fields.stored
-        return Refused("", f"the images are {stored and stored.dtype}, and the servers transform uint8 of "
-                       "0 .. 255", "give images of uint8, for floats of 0 .. 1 (images * 255).round() as "
-                       "uint8")
+        return Refused("", f"the images are {stored and stored.dtype}, and the servers transform only uint8 "
+                       "of 0 .. 255", "give images of uint8; convert floats of 0 .. 1 by "
+                       "(images * 255).round()")
 
     def images_alone(self, step: Step) -> None:
         """The transform moves pixels where neither masks nor boxes can follow."""
         if self.fields.masks or self.fields.boxes:
-            raise Refused("", "it moves the pixels of images alone, and masks and boxes cannot follow",
+            raise Refused("", f"{step.name} moves the pixels of images, and masks and boxes cannot follow",
                           "use RandomAffine and ColorJitter")
 
     def outside(self, step: Step, parameter: str, value: Any) -> None:
@@ -139,15 +139,15 @@ class Translation:
         if isinstance(value, (list, tuple)) and len(value) == 1:
             value = value[0]
         if not isinstance(value, (int, float)) or value != int(value) or not 0 <= value <= 255:
-            raise Refused(parameter, f"it is {shown(value)} for masks, whose pixels outside the image have "
-                          "one class of 0 .. 255", self._advice_on_fill())
+            raise Refused(parameter, f"the value for masks is {shown(value)}, and pixels outside of a mask "
+                          "have one class of 0 .. 255", self._advice_on_fill())
         if self._outside is None:
             self._outside = int(value), step
         elif self._outside[0] != value:
             other, where = self._outside
-            raise Refused(parameter, f"it gives pixels outside of masks the class {int(value)}, and "
-                          f"{where.name} at position {where.position} the class {other}; the servers have "
-                          "one class for all transforms", self._advice_on_fill())
+            raise Refused(parameter, f"pixels outside of masks get class {int(value)} here, and class {other} "
+                          f"in {where.name} at position {where.position}; the servers have one class for "
+                          "all transforms", self._advice_on_fill())
 
     def black_outside(self, step: Step) -> None:
         """A transform that gives pixels outside of masks the class 0, if there are any."""
@@ -167,13 +167,14 @@ class Translation:
                   name: str) -> None:
         """Adds normalize; `name`: the parameter's."""
         if self.pixels == "normal":
-            raise Refused("", "the servers normalise an image once",
+            raise Refused("", "the servers normalise an image only once",
                           "combine the two Normalize into one")
         mean, std = [float(value) for value in mean], [float(value) for value in std]
         channels = self.channels or max(len(mean), len(std))
         if len(mean) not in (1, channels) or len(std) not in (1, channels):
-            raise Refused(name, f"the images have {channels} channel{'s' * (channels > 1)}, and this "
-                          f"has {max(len(mean), len(std))} values", "write one value a channel")
+            raise Refused(name, f"the images have {channels} channel{'s' * (channels > 1)}, and "
+                          f"{step.name} has {max(len(mean), len(std))} values",
+                          "write one value for each channel")
         mean = mean if len(mean) == channels else mean * channels
         std = std if len(std) == channels else std * channels
         self.statistics = mean, std
@@ -185,8 +186,8 @@ class Translation:
         if dtype != "float32" and self.dtype is None:
             self.dtype = dtype
         elif dtype != (self.dtype or "float32"):
-            raise Refused("dtype", "the servers convert an image once", "keep one conversion, at the "
-                          "end")
+            raise Refused("dtype", "the servers convert an image only once", "keep one conversion, at "
+                          "the end")
 
     def levels(self, step: Step, parameter: str, values: Sequence[float]) -> list[int]:
         """Values of the other library's pixels at this place as levels of 0 .. 255."""
@@ -197,22 +198,22 @@ class Translation:
             mean, std = self.statistics
             if len(exact) not in (1, len(mean)):
                 raise Refused(parameter, f"it has {len(exact)} values, and the images have {len(mean)} "
-                              "channels", "write one value, or one a channel")
+                              "channels", "write one value, or one for each channel")
             exact = [255 * (mean[i] + std[i] * (exact[0] if len(exact) == 1 else exact[i]))
                      for i in range(len(mean))]
         if not all(-0.5 <= value < 255.5 for value in exact):  # nor NaN
-            raise Refused(parameter, f"this is the level {exact} of 0 .. 255, which uint8 does not "
-                          "hold", "choose values of the images' range")
+            raise Refused(parameter, f"the value is level {exact} of 0 .. 255, which uint8 cannot hold",
+                          "write values in the range of the images")
         levels = [round(value) for value in exact]
         if any(abs(level - value) > 1e-6 for level, value in zip(levels, exact)):
-            self.note(step, f"{parameter} is the levels {levels} of 0 .. 255 at the servers, rounded "
+            self.note(step, f"the servers use levels {levels} of 0 .. 255 for {parameter}, rounded "
                             f"from {[round(value, 3) for value in exact]}")
         return levels[:1] if len(set(levels)) == 1 else levels
 
     def _only_before_normalize(self, step: Step) -> None:
         if self.pixels == "normal":
-            raise Refused("", "the servers apply nothing but flips, erasing and casts after Normalize",
-                          f"put {step.name} in front of Normalize")
+            raise Refused("", "after Normalize, the servers apply only flips, erasing and casts",
+                          f"put {step.name} before Normalize")
 
     def _advice_on_fill(self) -> str:
         return "write fill={tv_tensors.Mask: CLASS, \"others\": 0}, the same class in all transforms" \
@@ -236,9 +237,9 @@ class Translation:
             except Refused as error:
                 refused = error
             except (ArgumentError, InvalidArgumentError) as error:  # of a class of millrace.transforms
-                refused = Refused("", str(error), "choose another value")
+                refused = Refused("", str(error), "write another value")
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                refused = Refused("", f"a parameter has a value that Millrace cannot read ({error})",
+                refused = Refused("", f"a parameter has a value that Millrace cannot convert ({error})",
                                   f"write numbers as {self.library.compose} describes them, or report it, "
                                   f"with the release of {self.library.name}")
             del self.notes[notes:]
@@ -248,12 +249,12 @@ class Translation:
                 self.refuse(step, refused)
                 continue
             rest = list(steps[i:])
-            behind = f", and {len(rest) - 1} behind it" if len(rest) > 1 else ""
-            draws = "each image has random choices of its own" if self.local == "sample" else \
+            behind = f", with the {len(rest) - 1} after it" if len(rest) > 1 else ""
+            draws = "each image has its own random choices" if self.local == "sample" else \
                 "all images of a batch have the same random choices"
-            self.note(step, f"runs in the loader{behind}, on the client's processor ({refused.reason}); "
-                            f"{draws}, from {self.library.generator}: neither seed=, resuming nor replay() "
-                            "repeats them")
+            self.note(step, f"runs in the loader{behind}, on the client's CPU ({refused.reason}); "
+                            f"{draws}, from {self.library.generator}: seed=, resuming and replay() do not "
+                            "repeat them")
             return rest
         return []
 
@@ -305,15 +306,15 @@ class Translation:
         if self._resamples:
             self.notes.append(
                 "resampling: the servers compute in fixed point, and decode a JPEG at 1/2, 1/4 or 1/8 of "
-                "its size where that holds the result; pixels differ slightly, draws do not (docs/"
-                "images.md). decode=DecodeImage(mode=\"exact\") decodes at full size")
+                "its size where that is large enough for the result; pixels differ slightly, random choices do "
+                "not (docs/images.md). decode=DecodeImage(mode=\"exact\") decodes at full size")
         if self.fields.boxes:
             self.notes.append(
-                "boxes: their number stays, so a box that has left the image has no width or no height; a "
-                "stored box of four zeros is padding and is not moved")
+                "boxes: the number of boxes is constant, so a box outside of the image gets zero width or "
+                "height; a stored box of four zeros is padding and is not moved")
         if self._black is not None and self._outside is not None and self._outside[0] != 0:
-            self.note(self._black, f"pads masks of smaller images with class {self._outside[0]}, as the "
-                                   "other transforms do; in the compose with class 0")
+            self.note(self._black, f"the servers pad masks of smaller images with class {self._outside[0]}, "
+                                   "as the other transforms do; the compose pads them with class 0")
 
     def _roles(self) -> list[FieldRole]:
         of = self.fields.colored
@@ -330,6 +331,6 @@ def _report(library: str, refused: Sequence[dict[str, str]], of_arrays: bool, ma
     if may_be_local:
         how = f"millrace.Pipeline.from_{library}(compose, decode=False, local=\"sample\")" if of_arrays else \
             "local=\"sample\""
-        lines.append(f"{how} runs the transforms from the first of these on in the loader, on the client's "
-                     "processor")
+        lines.append(f"{how} runs the first of these transforms and all later ones in the loader, on the "
+                     "client's CPU")
     return "\n".join(lines)

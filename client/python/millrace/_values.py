@@ -37,6 +37,15 @@ def shown(value: Any) -> str:
     return " ".join(_short.repr(value).split())
 
 
+def size(count: int) -> str:
+    """A number of bytes for an error: "2.9 MiB"."""
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1023.5 and len(units) > 1:
+        value /= 1024
+        del units[0]
+    return f"{value:.{0 if value >= 100 else 1}f}".removesuffix(".0") + " " + units[0]
+
+
 def whole_number(name: str, value: Any, minimum: int, maximum: int = _MAX_UINT64) -> int:
     """The value as int, from `minimum` to `maximum`. Integers of NumPy are accepted, bool is not."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):

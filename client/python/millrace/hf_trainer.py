@@ -1,4 +1,4 @@
-"""`TrainerMixin`: the Hugging Face Trainer, which takes data sets only, takes millrace.DataLoader.
+"""`TrainerMixin`: the Hugging Face Trainer, which takes datasets only, takes millrace.DataLoader.
 
 Imports torch, and transformers when a training begins.
 """
@@ -13,7 +13,7 @@ from millrace.torch_loader import DataLoader
 
 
 class TrainerMixin:
-    """Takes millrace.DataLoader where a transformers.Trainer takes data sets; other data sets stay as
+    """Takes millrace.DataLoader where a transformers.Trainer takes datasets; other datasets stay as
     they are.
 
         class Trainer(millrace.TrainerMixin, transformers.Trainer):

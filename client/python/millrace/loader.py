@@ -171,7 +171,7 @@ class Loader:
     Raises:
       ArgumentError: an argument that does not exist, or an argument of torch's DataLoader that cannot
         be honoured (num_workers, collate_fn, sampler and so on), or a wrong type.
-      InvalidArgumentError: a value out of range, values that contradict each other, a pipeline whose
+      InvalidArgumentError: a value out of range, values that cannot be used together, a pipeline whose
         text does not parse. RANK and WORLD_SIZE of the environment and what the servers check are
         refused when the loader is opened.
       TranslationError: a Compose that the servers cannot run.
@@ -219,7 +219,7 @@ class Loader:
         if batch_size is not None and global_batch_size is not None:
             raise InvalidArgumentError(
                 "batch_size= (samples of a rank) and global_batch_size= (samples of all ranks) "
-                "exclude each other: give one of them")
+                "cannot be used together: remove one of them")
         if output not in ("tuple", "dict"):
             raise InvalidArgumentError(f"output={shown(output)}: expected \"tuple\" or \"dict\"")
         if names and output != "dict":
@@ -243,8 +243,8 @@ class Loader:
         if device_mesh is not None:
             if rank is not None or world_size is not None:
                 raise InvalidArgumentError(
-                    "device_mesh= and rank= (dp_rank=) say the same, this process's part of each batch: give "
-                    "one of them")
+                    "device_mesh= and rank= (dp_rank=) cannot be used together, because both give this "
+                    "process's part of each batch: remove one of them")
             rank, world_size = _ranks.of_mesh(device_mesh)
             arguments.update(rank=rank, world_size=world_size, device_mesh=None)
         ranks: tuple[int, int] | None = None  # of the environment: read when the loader is opened

@@ -228,7 +228,8 @@ def _ranks_of(rank: int | None, world_size: int | None, dp_rank: int | None,
         raise InvalidArgumentError("dp_rank= and dp_world= belong together: give both or neither")
     if rank is not None or world_size is not None:
         raise InvalidArgumentError(
-            "rank= and dp_rank= say the same, this process's part of each batch: give one of them")
+            "rank= and dp_rank= cannot be used together, because both give this process's part of each "
+            "batch: remove one of them")
     return dp_rank, dp_world
 
 

@@ -6,7 +6,8 @@ namespace {
 void CheckOneValue(const RandomErasing& erasing, TransformProblems& problems) {
   if (!erasing.random_value() || erasing.value_size() == 0) return;
   AddProblem(problems, "random_value",
-             "value and random_value exclude each other: remove one of them");
+             "value and random_value cannot be used together: remove one of "
+             "them");
 }
 
 void WriteValue(RandomErasing& erasing) {

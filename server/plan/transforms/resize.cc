@@ -19,7 +19,8 @@ bool ByShortSide(const TransformKind::Message& message) {
 void CheckOneOfTwo(const Resize& resize, TransformProblems& problems) {
   if (resize.short_side() == 0 || !IsExact(resize)) return;
   AddProblem(problems, "short_side",
-             "short_side excludes height and width: remove one of the two");
+             "short_side and height, width cannot be used together: remove "
+             "short_side, or height and width");
 }
 
 absl::Status FixSize(const Resize& resize, TracedField& field) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/file_error.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
@@ -233,8 +234,8 @@ class FolderReader final : public RecordReader {
       image.emplace(source_.room(), bytes);
       if (image->data() == nullptr) {
         return absl::ResourceExhaustedError(
-            absl::StrCat("the system has no memory for the ", bytes,
-                         " bytes of ", files.PathOf(index)));
+            absl::StrCat("the system has no memory for the ",
+                         FormatByteSize(bytes), " of ", files.PathOf(index)));
       }
       if (absl::Status status = source_.Load(index, image->data());
           !status.ok()) {
@@ -278,11 +279,11 @@ absl::Status ReserveReads(const FolderIndex& index,
                                    : "";
     return UsageError(absl::ResourceExhaustedError(absl::StrCat(
         index.folder, "/", index.files.PathOf(largest), " has ",
-        index.files.bytes(largest),
-        " bytes, and the server holds a file as a whole while it reads it: the "
+        FormatExactByteSize(index.files.bytes(largest)),
+        ", and the server holds a file as a whole while it reads it: the "
         "memory budget has ",
-        room, " bytes for the largest file of an image folder: ", advice,
-        advice.empty() ? "" : ", ",
+        FormatExactByteSize(room), " for the largest file of an image folder: ",
+        advice, advice.empty() ? "" : ", ",
         "pack the folder (`millrace-data pack "
         "--format=imagefolder`), or remove the file")));
   }

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/atomic_file.h"
+#include "common/byte_size.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/logging.h"
@@ -103,9 +104,10 @@ absl::Status NoRoom(const ListingNeeds& needs, const OpenSourceOptions& options,
   return UsageError(absl::ResourceExhaustedError(absl::StrCat(
       "the list of ", CountText(needs.files, "file"), " in ",
       CountText(needs.folders, "folder"), " of ", folder, " needs ",
-      needs.bytes, " bytes of memory, and the memory budget has ",
-      budget.capacity() - budget.used(), " for it: ", advice,
-      advice.empty() ? "" : ", or ", "pack the folder")));
+      FormatExactByteSize(needs.bytes),
+      " of memory, and the memory budget has ",
+      FormatExactByteSize(budget.capacity() - budget.used()),
+      " for it: ", advice, advice.empty() ? "" : ", or ", "pack the folder")));
 }
 
 // Reserves the memory of the listing; `room` gives back what it had.
@@ -135,8 +137,9 @@ absl::StatusOr<std::optional<FolderIndex>> ReadIndex(
       !options.metadata_budget->TryReserve(static_cast<uint64_t>(info.st_size),
                                            room)) {
     // The listing says what it needs, which is not the size of this file.
-    status = absl::ResourceExhaustedError(absl::StrCat(
-        "the memory budget has no room for its ", info.st_size, " bytes"));
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("the memory budget has no room for its ",
+                     FormatByteSize(static_cast<uint64_t>(info.st_size))));
   }
   if (status.ok()) {
     std::string bytes;

@@ -1,6 +1,7 @@
 #include "server/storage/imagefolder/listing_size.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/count_text.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
@@ -39,8 +40,9 @@ absl::StatusOr<bool> ListingSize::AddFolder(absl::string_view path,
         "links in ", input_,
         " lead to the same folders again and again, such "
         "as ",
-        input_, "/", path, ": ", SoFar(), ", the list needs ", bytes(),
-        " bytes of memory, and the memory budget has ", max_bytes_,
+        input_, "/", path, ": ", SoFar(), ", the list needs ",
+        FormatExactByteSize(bytes()), " of memory, and the memory budget has ",
+        FormatExactByteSize(max_bytes_),
         " for it; remove such links, or raise --memory_budget if each path is "
         "meant to be a sample")));
   }

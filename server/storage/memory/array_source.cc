@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
+#include "common/byte_size.h"
 #include "common/status_macros.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/memory/array_layout.h"
@@ -123,9 +124,10 @@ absl::StatusOr<ByteBudget::Reservation> ReservePages(
   }
   const ByteBudget& budget = *options.metadata_budget;
   return absl::ResourceExhaustedError(absl::StrCat(
-      "arrays of ", mapped, " bytes need ", bytes,
-      " bytes of memory for page tables, and the memory budget has ",
-      budget.capacity() - budget.used(), " for them: ",
+      "arrays of ", FormatByteSize(mapped), " need ",
+      FormatExactByteSize(bytes),
+      " of memory for page tables, and the memory budget has ",
+      FormatExactByteSize(budget.capacity() - budget.used()), " for them: ",
       options.metadata_advice ? options.metadata_advice(bytes)
                               : "close other datasets"));
 }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/clean_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
@@ -407,7 +408,8 @@ absl::StatusOr<std::shared_ptr<RowGroup>> ParquetFile::Decode(
           failed < 0
               ? ""
               : absl::StrCat(", column '", columns[failed].plan->name, "',"),
-          " takes more than ", pool->limit(), " bytes of memory"));
+          " takes more than ", FormatExactByteSize(pool->limit()),
+          " of memory"));
     }
     // The dictionary contains equal values, which few writers produce.
     if (!absl::IsUnimplemented(decoded.status()) || failed < 0 ||

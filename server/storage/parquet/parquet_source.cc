@@ -128,9 +128,9 @@ class FooterRoom {
     const std::string more =
         options_.metadata_advice ? options_.metadata_advice(bytes) : "";
     return UsageError(absl::ResourceExhaustedError(absl::StrCat(
-        "the footers of its files need about ", bytes,
-        " bytes of memory after parsing, and the memory budget has ",
-        budget.capacity() - budget.used(),
+        "the footers of its files need about ", FormatExactByteSize(bytes),
+        " of memory after parsing, and the memory budget has ",
+        FormatExactByteSize(budget.capacity() - budget.used()),
         " for the footers of Parquet files: ", more,
         more.empty() ? "" : ", or ",
         "write the files again with larger row groups or fewer columns")));
@@ -275,18 +275,18 @@ class ParquetSource final : public RecordSource {
       return static_cast<uint64_t>(
           PageHeaderMemory(static_cast<int64_t>(header_bytes)));
     }
-    // "its largest page has 10 bytes".
+    // "its largest page has 11.4 MiB".
     std::string Page() const {
       if (codec()) {
-        return absl::StrCat("decompressing a page takes ", codec_bytes,
-                            " bytes");
+        return absl::StrCat("decompressing a page takes ",
+                            FormatByteSize(codec_bytes));
       }
       if (header()) {
         return absl::StrCat("statistics in the header of a page have ",
-                            header_bytes, " bytes");
+                            FormatByteSize(header_bytes));
       }
       return absl::StrCat("its ", dictionary ? "dictionary" : "largest",
-                          " page has ", page_bytes, " bytes");
+                          " page has ", FormatByteSize(page_bytes));
     }
     absl::string_view Smaller() const {
       if (codec()) return kOtherCodec;
@@ -439,15 +439,18 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
       for (size_t i = 0; i < costs.size(); ++i) {
         absl::StrAppend(&columns, i == 0 ? "" : ", ", "'",
                         shard.columns[made->fields[i]].name, "' ",
-                        costs[i].OneRowBytes());
+                        FormatByteSize(costs[i].OneRowBytes()));
       }
       refused_shard = &shard;
       refused_group = group;
       smaller = codec > one_row ? kOtherCodec : kSmallerValues;
       refused = absl::StrCat(
           shard.file->path(), ": decoding one row of row group ", group,
-          " takes ", bytes, " bytes of memory (columns ", columns,
-          codec == 0 ? "" : absl::StrCat(", decompression ", codec), ")");
+          " takes ", FormatExactByteSize(bytes), " of memory (columns ",
+          columns,
+          codec == 0 ? ""
+                     : absl::StrCat(", decompression ", FormatByteSize(codec)),
+          ")");
     }
   }
   made->all_bytes += max_codec;
@@ -461,14 +464,15 @@ absl::Status ParquetSource::Plan(const std::vector<bool>& used,
     // when they are decoded.
     if (more.ok() && more->unplanned && more->bytes > enough) {
       enough = more->bytes;
-      absl::StrAppend(&refused, ", or up to ", enough, " bytes, because ",
-                      more->Page());
+      absl::StrAppend(&refused, ", or up to ", FormatExactByteSize(enough),
+                      ", because ", more->Page());
       if (!more->values()) smaller = more->Smaller();
     }
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      refused, ", but the cache of decoded row groups has ", cache_bytes,
-      " for this dataset; ", MoreCacheFor(enough, smaller)));
+  return absl::FailedPreconditionError(
+      absl::StrCat(refused, ", but the cache of decoded row groups has ",
+                   FormatExactByteSize(cache_bytes), " for this dataset; ",
+                   MoreCacheFor(enough, smaller)));
 }
 
 void ParquetSource::NoteUse(const Projection& projection) const {
@@ -530,8 +534,8 @@ absl::StatusOr<RowGroupCache::Value> ParquetSource::Decode(
         absl::StrCat(why, "; ", MoreCache("", kSmallerValues)));
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      why, ": it needs up to ", enough->bytes, " bytes, because ",
-      enough->Page(),
+      why, ": it needs up to ", FormatExactByteSize(enough->bytes),
+      ", because ", enough->Page(),
       enough->values()
           ? absl::StrCat(" (", CountText(enough->page_values, "value"), ")")
           : "",

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/file_error.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
@@ -178,8 +179,8 @@ class ParquetWriter final : public ShardWriter {
     for (const auto& field : fields) bytes += field.size();
     if (bytes > kMaxFieldBytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("sample ", origin, " has ", bytes,
-                       " bytes, more than the 2 GiB of a Parquet value"));
+          absl::StrCat("sample ", origin, " has ", FormatExactByteSize(bytes),
+                       "; the maximum of a Parquet value is 2 GiB"));
     }
     if (pending_rows_ == kMaxRowGroupRows ||
         (pending_rows_ > 0 && pending_bytes_ + bytes > kMaxRowGroupBytes)) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 
 namespace millrace::storage {
 
@@ -90,9 +91,10 @@ absl::StatusOr<RowGroupCache::Value> RowGroupCache::Get(
 absl::StatusOr<RowGroupCache::Value> RowGroupCache::Load(
     uint64_t bytes, absl::FunctionRef<absl::StatusOr<Value>(Room&)> load) {
   if (bytes > max_bytes_) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        bytes, " bytes of a row group are needed at once, but the cache of ",
-        "decoded row groups has ", max_bytes_));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a row group needs ", FormatExactByteSize(bytes),
+                     " at once, but the cache of decoded row groups has ",
+                     FormatExactByteSize(max_bytes_)));
   }
   while (true) {
     Reserve(bytes);
@@ -107,8 +109,8 @@ absl::StatusOr<RowGroupCache::Value> RowGroupCache::Load(
         room.bytes_ -= wanted;
         return value;
       }
-      value = absl::ResourceExhaustedError(
-          absl::StrCat("no memory for a row group of ", wanted, " bytes"));
+      value = absl::ResourceExhaustedError(absl::StrCat(
+          "no memory for a row group of ", FormatByteSize(wanted)));
     }
     if (!room.refused_ || bytes == max_bytes_) return value;
     bytes = max_bytes_;

@@ -221,7 +221,7 @@ TEST_F(OptionsTest, RefusesWhatIsMissingOrContradicts) {
   ExpectNotMade("image");
   Set("outputs", "");
   Set("pipeline", "batch_size: 1");
-  ExpectNotMade("preset and pipeline contradict");
+  ExpectNotMade("preset and pipeline cannot be used together");
   Set("preset", "");
   Set("pipeline_name", "my.textproto");
   Set("pipeline", "batch_sise: 1");
@@ -234,7 +234,7 @@ TEST_F(OptionsTest, RefusesWhatIsMissingOrContradicts) {
   Set("dataset", "photos");
   Set("memory", "offered");
   Set("read_only", "true");
-  ExpectNotMade("memory=offered and read_only=true contradict");
+  ExpectNotMade("memory=offered and read_only=true cannot be used");
   Set("read_only", "false");
   EXPECT_NE(Make().options.offered, nullptr);
 }

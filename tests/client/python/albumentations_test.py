@@ -80,7 +80,7 @@ given = translated("clipped_boxes", boxes="boxes", decode=False, field="x")
 # A pad by nothing clamps boxes.
 assert given.transforms == (T.Pad(0, fields=["x", "boxes"]), T.RandomCrop((20, 30), fields=["x", "boxes"]))
 assert given.values["field_roles"] == [millrace.FieldRole("boxes", "boxes_xyxy", of="x")]
-assert any("number stays" in note for note in given.notes)
+assert any("number of boxes is constant" in note for note in given.notes)
 """)
 
     def test_what_is_refused(self):
@@ -99,20 +99,20 @@ REFUSED = {
     "kernel": [("0", "GaussianBlur", "blur_limit", "(k, k)")],
     "own_mean": [("0", "Normalize", "normalization", "standard")],
     "scale": [("0", "Normalize", "max_pixel_value", "255")],
-    "one_of": [("0.1", "OneOf", "", "by itself")],
-    "late_crop": [("1", "RandomCrop", "", "in front of Normalize")],
+    "one_of": [("0.1", "OneOf", "", "separately")],
+    "late_crop": [("1", "RandomCrop", "", "before Normalize")],
     "erasing": [("0", "Erasing", "", "RandomErasing"), ("1", "CoarseDropout", "", "one rectangle")],
-    "p_of_compose": [("0", "Compose", "p", "each of them")],
+    "p_of_compose": [("0", "Compose", "p", "each transform")],
     "boxes": [("0", "Compose", "bbox_params", "boxes=")],
     "targets": [("0", "Compose", "additional_targets", "image2")],
     "mask_targets": [("0", "Compose", "additional_targets", "masks=")],
     "key_points": [("0", "Compose", "keypoint_params", "key points")],
     "early_tensor": [("1", "HorizontalFlip", "", "ToTensorV2 at the end")],
     "p_of_tensor": [("0", "ToTensorV2", "p", "p=1.0")],
-    "noise": [("0", "GaussNoise", "", "no such transform"), ("1", "RandomOrder", "", "choose an order"),
-              ("2", "OneOrOther", "", "by itself")],
+    "noise": [("0", "GaussNoise", "", "do not have this transform"), ("1", "RandomOrder", "", "fixed order"),
+              ("2", "OneOrOther", "", "separately")],
     # With masks or boxes.
-    "several_fills": [("1", "Rotate", "fill_mask", "class 0, and Pad at position 0 the class 255")],
+    "several_fills": [("1", "Rotate", "fill_mask", "class 0 here, and class 255 in Pad at position 0")],
     "fraction_fill": [("0", "Pad", "fill_mask", "0.5")],
     "smooth_masks": [("0", "Resize", "mask_interpolation", "nearest")],
     "ellipse": [("0", "Rotate", "rotate_method", "largest_box")],
@@ -169,5 +169,5 @@ try:
     translated("cubic", local="sample", masks="mask")
     raise SystemExit("accepted: local= with masks")
 except millrace.TranslationError as error:
-    assert "images alone" in str(error) and "position 1, Resize" in str(error), error
+    assert "images only" in str(error) and "position 1, Resize" in str(error), error
 """)

@@ -433,9 +433,9 @@ assert len(servers()) == 1
 if os.geteuid() != 0:
     os.chmod(work + "/text.lmdb", 0)
     refused(loader(f"lmdb:{work}/text.lmdb").open, millrace.PermissionDeniedError, "text.lmdb")
-refused(lambda: loader("memory:x"), millrace.InvalidArgumentError, "give the arrays themselves")
+refused(lambda: loader("memory:x"), millrace.InvalidArgumentError, "pass the arrays in a dict")
 refused(lambda: loader("lmdb:"), millrace.InvalidArgumentError, "write a path")
-refused(lambda: loader([URI, URI]), millrace.InvalidArgumentError, "several loaders")
+refused(lambda: loader([URI, URI]), millrace.InvalidArgumentError, "a loader for each dataset")
 refused(loader(dataset="a/b").open, millrace.InvalidArgumentError, "`a/b`")
 """, self.work)
 

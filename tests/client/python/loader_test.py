@@ -546,7 +546,7 @@ class Arguments(Case):
         ("pad_last=1", TypeError, "pad_last=1"),
         ("pad_last=True, drop_last=True", ValueError, "pad_last=True and drop_last=True"),
         ("pad_last=True, drop_last=None", ValueError, "leave drop_last= out"),
-        ("global_batch_size=50", ValueError, "exclude each other"),
+        ("global_batch_size=50", ValueError, "cannot be used together"),
         ("batch_size=0", ValueError, "batch_size=0"),
         ("batch_size=1.5", ValueError, "whole number"),
         ("seed=-1", ValueError, "seed=-1"),

@@ -190,7 +190,7 @@ for name in ("numpy", "dlpack"):
     refused(lambda: loader(pin_memory=True, tensor_type=name), e, name, "torch")
 assert next(iter(loader(tensor_type="dlpack")))[0].memory() is None     # automatic: not there
 pinned._is_cuda_there = lambda: False
-refused(loader(pin_memory=True).open, e, "no CUDA device", "leave")
+refused(loader(pin_memory=True).open, e, "needs a CUDA device", "remove")
 loader(device="cpu", pin_memory=False).open()
 # What a program without CUDA gets; of torch itself, nothing stands in for anything.
 import importlib

@@ -149,8 +149,8 @@ assert rows > 60, rows
             text = " ".join(file.read().split())
         self.output_of("import re\nfrom millrace import _from_albumentations, _from_torchvision\n"
                         f"TEXT = {text!r}\n" + """
-for known, begin in ((_from_torchvision._KNOWN, "- Translated are "),
-                     ({*_from_albumentations._KNOWN, "Sequential"}, "W]. Translated are ")):
+for known, begin in ((_from_torchvision._KNOWN, "- These transforms are translated: "),
+                     ({*_from_albumentations._KNOWN, "Sequential"}, "W]. The transforms are ")):
     listed = TEXT[TEXT.index(begin) + len(begin):].split(". ")[0]
     assert set(re.findall(r"\\b[A-Z]\\w+", listed)) == set(known), set(
         re.findall(r"\\b[A-Z]\\w+", listed)) ^ set(known)

@@ -112,8 +112,8 @@ class Constructor(Case):
         ("endpoint=pathlib.Path('/data/train.lmdb')", _TYPE, "write endpoint=\"lmdb:/data/train.lmdb\""),
         ("endpoint=pathlib.Path('/usr')", _TYPE, "write endpoint=\"imagefolder:/usr\""),
         ("dataset=pathlib.Path('/usr')", _TYPE, "dataset=PosixPath('/usr') is a path: write endpoint="),
-        ("endpoint=[DATA, DATA]", _TYPE, "a list of data sets of arrays"),
-        ("endpoint=[millrace.Arrays(DATA)]", _TYPE, "a list of data sets of arrays"),
+        ("endpoint=[DATA, DATA]", _TYPE, "a list of datasets of arrays"),
+        ("endpoint=[millrace.Arrays(DATA)]", _TYPE, "a list of datasets of arrays"),
         # However large a value is, the sentence is short.
         ("fields=DATA", _TYPE, "fields={'x': <ndarray float64 [100, 100]>}: expected"),
         ("batch_size=[DATA['x']] * 9", _TYPE, "batch_size=[<ndarray float64 [100, 100]>, "),

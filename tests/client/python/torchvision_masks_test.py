@@ -200,7 +200,7 @@ assert one.transforms == (
 assert one.values["field_roles"] == [millrace.FieldRole("mask", "mask", fill=255),
                                      millrace.FieldRole("boxes", "boxes_xyxy")]
 assert any("CenterCrop" in note and "class 255" in note and "class 0" in note for note in one.notes)
-assert any("number stays" in note for note in one.notes)
+assert any("number of boxes is constant" in note for note in one.notes)
 # Names, several masks, and what is decoded.
 one = translated(v2.CenterCrop(5), field="x", masks=["a", "b"], decode=T.DecodeImage("gray", field="x"))
 assert one.transforms == (
@@ -219,7 +219,7 @@ for transforms, position, name, parameter, part in (
         ([v2.Pad(3, (1, 2, 3))], "0", "Pad", "fill", "(1, 2, 3)"),
         ([v2.Pad(3, 0.5)], "0", "Pad", "fill", "0.5"),
         ([v2.Pad(3, CLASSES), v2.RandomRotation(9)], "1", "RandomRotation", "fill",
-         "class 0, and Pad at position 0 the class 255"),
+         "class 0 here, and class 255 in Pad at position 0"),
         ([v2.Pad(3, padding_mode="reflect")], "0", "Pad", "padding_mode", "boxes"),
         ([v2.RandomCrop(3, 3, padding_mode="edge")], "0", "RandomCrop", "padding_mode", "boxes"),
         ([v2.TrivialAugmentWide()], "0", "TrivialAugmentWide", "", "RandomAffine"),

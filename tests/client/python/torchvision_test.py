@@ -77,7 +77,7 @@ for data in ({"image": floats}, {"image": floats.double()}, {"image": floats.hal
         error = refused(lambda: batch(data, one), millrace.TranslationError,
                         f"images are {str(data['image'].dtype)[6:]}", "(images * 255).round()",
                         'millrace.Pipeline.from_torchvision(compose, decode=False, local="sample")')
-        assert "uint8 here" not in str(error), error
+        assert "uint8 at this place" not in str(error), error
     for local in ("sample", "batch"):
         for one in (v2.Compose([v2.RandomHorizontalFlip(1.0), v2.ToDtype(torch.float32, scale=True),
                                 v2.Normalize(MEAN, STD)]), HALF):
@@ -85,7 +85,7 @@ for data in ({"image": floats}, {"image": floats.double()}, {"image": floats.hal
             assert torch.equal(got, theirs(one, data["image"])), (one, local)
 same(numbers, v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32)]))
 refused(lambda: batch(numbers, v2.Compose(FLOAT)), millrace.TranslationError, "images are int16",
-        "scale uint8 alone")
+        "scale only uint8")
 # What is not there.
 refused(lambda: batch({"x": images}, v2.Identity()), millrace.InvalidArgumentError, "field 'image'", "have x",
         'decode=False, field="..."')
@@ -243,7 +243,7 @@ class Documentation(TorchvisionCase):
     def test_the_code_runs(self):
         with open("docs/python.md", encoding="utf-8") as file:
             text = file.read()
-        section = text[text.index("## Pipelines in Python"):text.index("## What a batch is")]
+        section = text[text.index("## Pipelines in Python"):text.index("## Contents of a batch")]
         blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", section, re.MULTILINE)
         code = [textwrap.dedent(block) for block in blocks if "the servers cannot" not in block]
         self.assertEqual(len(code), 4)
@@ -505,7 +505,7 @@ for scale in ([v2.ToTensor()], FLOAT, [v2.PILToTensor(), v2.ConvertImageDtype(to
 assert translated(*FLOAT, decode=T.DecodeImage("gray")).transforms[-1] == T.Normalize([0.0], [1.0])
 half = translated(v2.ToDtype(torch.float16, scale=True), v2.Normalize(MEAN, STD))
 assert half.transforms[-2:] == (T.Normalize(MEAN, STD), T.ToDtype("float16"))
-assert any("computed in float32" in note for note in half.notes)
+assert any("compute in float32" in note for note in half.notes)
 assert translated(*END, v2.ToDtype({tv_tensors.Image: torch.bfloat16, "others": None})
                   ).transforms[-1] == T.ToDtype("bfloat16")
 bytes_ = translated(v2.CenterCrop(5))
@@ -515,9 +515,9 @@ assert translated(v2.ToDtype(torch.float32)).transforms[-1] == T.ToDtype("float3
 assert translated(v2.ToImage(), v2.ToTensor()).transforms == (T.DecodeImage(),)
 assert translated(v2.ToTensor(), v2.ToTensor(), v2.Normalize(MEAN, STD)).transforms == one.transforms
 assert any("PIL image" in note for note in translated(v2.ToDtype(torch.float32)).notes)
-assert any("computed in float32" in note
+assert any("compute in float32" in note
            for note in translated(v2.ToImage(), v2.ToDtype(torch.float64, scale=True)).notes)
-assert any("fill of Mask is not used" in note
+assert any("fill of Mask is ignored" in note
            for note in translated(v2.Pad(3, {tv_tensors.Mask: 4, "others": 0})).notes)
 # Behind the conversions, levels are those of 0 .. 255.
 one = translated(*END, v2.RandomErasing(0.1), v2.RandomHorizontalFlip())
@@ -534,7 +534,7 @@ assert any("decode_image { color: GRAY }" in note for note in gray.notes)
 for dtype in ("float32", "float16"):
     unknown = translated(v2.ToImage(), v2.ToDtype(getattr(torch, dtype), scale=True), decode=False)
     assert unknown.transforms == (T.ToDtype(dtype, True),), unknown
-assert "normalise images of uint8" in refused_steps(v2.Normalize(MEAN, STD), decode=False)[0]["reason"]
+assert "normalise uint8 images" in refused_steps(v2.Normalize(MEAN, STD), decode=False)[0]["reason"]
 assert translated(v2.ToImage(), decode=False).text.endswith("\\nseed: 0\\n")
 raw = translated(v2.CenterCrop(5), *END, decode=False)
 assert raw.transforms == (T.CenterCrop(5), T.Normalize(MEAN, STD))
@@ -581,17 +581,17 @@ for transforms, position, name, parameter, part in (
         ([hooked], "0", "CenterCrop", "", "hooks"),
         ([v2.Compose([hooked_compose])], "0.0", "Compose", "", "hooks"),
         ([replaced], "0", "CenterCrop", "forward", "does not know"),
-        ([without], "0", "CenterCrop", "", "cannot read"),
+        ([without], "0", "CenterCrop", "", "cannot convert"),
         ([warned], "0", "Resize", "antialias", "warn"),
         ([v2.ToImage], "0", "ToImage", "", "write ToImage(...)"),
-        ([lambda x: x], "0", "<lambda>", "", "function of Python"),
-        ([functools.partial(len)], "0", "partial", "", "function of Python"),
+        ([lambda x: x], "0", "<lambda>", "", "Python function"),
+        ([functools.partial(len)], "0", "partial", "", "Python function"),
         ([T.CenterCrop(5)], "0", "CenterCrop", "", "millrace.Pipeline"),
-        ([v2.CenterCrop(5), None], "1", "NoneType", "", "no such transform"),
+        ([v2.CenterCrop(5), None], "1", "NoneType", "", "do not have this transform"),
         ([v2.ToPILImage()], "0", "ToPILImage", "", "tensors"),
-        ([v2.RandomApply([v2.Grayscale(1)])], "0", "RandomApply", "transforms", "equally many channels"),
+        ([v2.RandomApply([v2.Grayscale(1)])], "0", "RandomApply", "transforms", "the same number of channels"),
         ([v2.ClampBoundingBoxes()], "0", "ClampBoundingBoxes", "", "boxes="),
-        ([v2.RandomErasing(value="random")], "0", "RandomErasing", "value", "normal deviates"),
+        ([v2.RandomErasing(value="random")], "0", "RandomErasing", "value", "normal distribution"),
         ([*END, v2.RandomErasing(value=9.0)], "3", "RandomErasing", "value", "uint8"),
         ([*END, v2.CenterCrop(5)], "3", "CenterCrop", "", "after Normalize"),
         ([*END, v2.ColorJitter(0.1)], "3", "ColorJitter", "", "after Normalize"),
@@ -601,27 +601,27 @@ for transforms, position, name, parameter, part in (
         ([*FLOAT, v2.Normalize([0.5] * 2, [1.0] * 2)], "2", "Normalize", "mean", "3 channels"),
         ([*FLOAT, v2.TrivialAugmentWide()], "2", "TrivialAugmentWide", "", "uint8"),
         ([v2.ToDtype(torch.int32)], "0", "ToDtype", "dtype", "int32"),
-        ([v2.ToDtype({tv_tensors.Mask: torch.int64})], "0", "ToDtype", "dtype", "nothing for Image"),
+        ([v2.ToDtype({tv_tensors.Mask: torch.int64})], "0", "ToDtype", "dtype", "no entry for Image"),
         ([v2.ColorJitter(0.1), v2.Grayscale()], "1", "Grayscale", "num_output_channels", "one channel"),
         ([v2.RandomApply([v2.CenterCrop(5)])], "0", "RandomApply", "transforms", "CenterCrop"),
         ([v2.RandomApply([v2.ColorJitter(0.1), v2.GaussianBlur(3)])], "0", "RandomApply", "transforms",
-         "one draw"),
+         "for each transform separately"),
         ([v2.RandomApply([v2.GaussianBlur((3, 5))])], "0", "RandomApply", "transforms",
          "GaussianBlur(kernel_size=)"),
         ([v2.RandomApply([v2.ElasticTransform()])], "0", "RandomApply", "transforms", "ElasticTransform"),
-        ([v2.RandomChoice([v2.CenterCrop(5), v2.Resize(5)])], "0", "RandomChoice", "", "by itself"),
+        ([v2.RandomChoice([v2.CenterCrop(5), v2.Resize(5)])], "0", "RandomChoice", "", "separately"),
         ([v2.Compose([v2.CenterCrop(5), v2.Compose([v2.RandomPerspective()])])], "0.1.0",
-         "RandomPerspective", "", "no such transform"),
+         "RandomPerspective", "", "do not have this transform"),
         ([v2.ElasticTransform()], "0", "ElasticTransform", "", "docs/extending.md"),
         ([v2.AutoAugment()], "0", "AutoAugment", "", "TrivialAugmentWide"),
         ([v2.Lambda(lambda x: x)], "0", "Lambda", "", "Python"),
-        ([v2.MixUp(num_classes=3)], "0", "MixUp", "", "places 2i and 2i + 1"),
+        ([v2.MixUp(num_classes=3)], "0", "MixUp", "", "samples 2i and 2i + 1"),
         ([v2.CutMix(num_classes=3)], "0", "CutMix", "", "millrace.transforms.CutMix"),
         ([v1.CenterCrop(5)], "0", "CenterCrop", "", "import v2"),
         ([v1.Compose([v1.CenterCrop(5)])], "0", "Compose", "", "import v2"),
         ([Mine(5)], "0", "Mine", "", "derived from CenterCrop"),
         ([later], "0", "CenterCrop", "new_parameter", "does not know"),
-        ([v2.CenterCrop(5), len], "1", "len", "", "function of Python")):
+        ([v2.CenterCrop(5), len], "1", "len", "", "Python function")):
     items = refused_steps(*transforms)
     assert len(items) == 1, items
     item, = items

@@ -352,7 +352,7 @@ TEST_F(SyntheticEngineTest, WhatMakesNoSenseIsRefusedWithItsPlace) {
               HasSubstr("sources[0].synthetic: the synthetic source has 0"));
   EXPECT_THAT(refused("sources { dataset: 'd' synthetic { samples: 9 " +
                       std::string(kFields) + "} } batch_size: 3"),
-              HasSubstr("remove one of the two"));
+              HasSubstr("dataset and synthetic cannot be used together"));
   EXPECT_THAT(
       refused("sources { synthetic { samples: 9 " + std::string(kFields) +
               "} } sources { dataset: 'd' } batch_size: 3"),

@@ -464,7 +464,7 @@ TEST_F(Resolve, AbsurdSizesAreRefused) {
   ExpectInvalid(photos + "random_resized_crop { width: 5 } }", "height is 0");
   ExpectInvalid(photos + "resize { } }", "short_side is 0");
   ExpectInvalid(photos + "resize { short_side: 3 height: 2 width: 2 } }",
-                "excludes height and width");
+                "short_side and height, width cannot be used together");
   ExpectInvalid(photos + "resize { height: 2 } }", "width is 0");
 }
 

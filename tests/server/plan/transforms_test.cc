@@ -430,7 +430,7 @@ TEST(TransformCheck, MistakesNameTheParameterAndWhatToWrite) {
             "neither for 0.3 .. 3.3"},
            {"random_erasing { value: 300 }", "value[0]", "0 .. 255"},
            {"random_erasing { value: 3 random_value: true }", "random_value",
-            "exclude each other"},
+            "cannot be used together"},
            {"random_resized_crop { height: 1 width: 1 scale_max: 0.5 }",
             "scale_min", "neither for 0.08 .. 1"},
            {"trivial_augment_wide { num_magnitude_bins: 1 }",

@@ -354,8 +354,8 @@ TEST_F(FolderScanTest, FoldersAreCounted) {
 
 // Three links on each level make 3^18 paths of 19 folders, none of them a loop.
 // The listing went on until the process had no memory. (At 20 links in a path,
-// Linux may say ELOOP: its limit is 40, and it counts twice those of a path that
-// it walks twice.)
+// Linux may say ELOOP: its limit is 40, and it counts twice those of a path
+// that it walks twice.)
 TEST_F(FolderScanTest, LinksThatMultiplyFoldersAreBoundedByTheBudget) {
   tree_.AddAll({"cat/1.jpg", "dog/1.jpg"});
   for (int level = 0; level < 18; ++level) {
@@ -377,14 +377,14 @@ TEST_F(FolderScanTest, LinksThatMultiplyFoldersAreBoundedByTheBudget) {
     EXPECT_TRUE(absl::IsResourceExhausted(listing.status()))
         << listing.status();
     EXPECT_TRUE(IsUsageError(listing.status()));
-    EXPECT_THAT(
-        std::string(listing.status().message()),
-        AllOf(HasSubstr("links in " + tree_.path() +
-                        " lead to the same folders again"),
-              HasSubstr("such as " + tree_.path() + "/dog/level"),
-              HasSubstr(" files in "), ContainsRegex(" folders, the list needs 1[0-9]{6} bytes"),
-              HasSubstr("the memory budget has 1048576 for it"),
-              HasSubstr("remove such links")));
+    EXPECT_THAT(std::string(listing.status().message()),
+                AllOf(HasSubstr("links in " + tree_.path() +
+                                " lead to the same folders again"),
+                      HasSubstr("such as " + tree_.path() + "/dog/level"),
+                      HasSubstr(" files in "),
+                      ContainsRegex(" folders, the list needs 1[.]?[0-9]* MiB"),
+                      HasSubstr("the memory budget has 1 MiB for it"),
+                      HasSubstr("remove such links")));
   }
 }
 

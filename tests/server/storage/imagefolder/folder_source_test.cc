@@ -451,8 +451,8 @@ TEST_F(FolderSourceTest, AFileThatIsLargerThanTheBudgetIsRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_TRUE(IsUsageError(status));
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(tree_ / "dog/9.jpg has 100000 bytes"),
-                    HasSubstr("the memory budget has 89"),
+              AllOf(HasSubstr(tree_ / "dog/9.jpg has 97.7 KiB (100000 bytes)"),
+                    HasSubstr("the memory budget has 87."),
                     HasSubstr("give it more, pack the folder")));
   EXPECT_EQ(lists.used(), 0);
   EXPECT_EQ(reads.used(), 0);

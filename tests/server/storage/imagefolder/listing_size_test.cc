@@ -61,7 +61,7 @@ TEST(ListingSizeTest, AListThatDoesNotFitEndsWhereLinksHaveMadeMostOfIt) {
   EXPECT_TRUE(IsUsageError(status));
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("such as /in/fox: after 26 files in 4 folders"),
-                    HasSubstr("the memory budget has 100 for it"),
+                    HasSubstr("the memory budget has 100 B for it"),
                     HasSubstr("raise --memory_budget")));
 }
 

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
+#include "common/byte_size.h"
 #include "server/storage/open.h"
 #include "server/storage/parquet/chunk_place.h"
 #include "server/storage/parquet/page_sizes.h"
@@ -97,7 +98,7 @@ class DecodeBoundTest : public ::testing::Test {
     EXPECT_GT(named, cache_bytes);
     EXPECT_LE(named, max_named);
     EXPECT_THAT(std::string(refused.message()),
-                HasSubstr(absl::StrCat("up to ", named, " bytes")));
+                HasSubstr(absl::StrCat("up to ", FormatExactByteSize(named))));
     uint64_t again = 0;
     const absl::Status read = ReadAll(named, &again);
     EXPECT_TRUE(read.ok()) << read;
@@ -119,8 +120,8 @@ TEST_F(DecodeBoundTest, APageThatIsTheWholeColumn) {
             compression));
     const std::string refused = ExpectNamedIsEnough(8 * kMiB, 80 * kMiB);
     EXPECT_THAT(refused, HasSubstr("column 'image'"));
-    EXPECT_THAT(refused, HasSubstr("its largest page has 12000102 "
-                                   "bytes (24 values)"));
+    EXPECT_THAT(refused, HasSubstr("its largest page has 11.4 MiB "
+                                   "(24 values)"));
     EXPECT_THAT(refused, HasSubstr("write_batch_size=1"));
   }
   // The way out that is named.
@@ -181,9 +182,9 @@ TEST_F(DecodeBoundTest, ALargeValueInADictionary) {
   EXPECT_THAT(
       std::string(refused.message()),
       AllOf(HasSubstr("decoding one row of row group 0 takes 3"),
-            HasSubstr(absl::StrCat("or up to ", named,
-                                   " bytes, because its dictionary page has "
-                                   "13009019 bytes, but the cache")),
+            HasSubstr(absl::StrCat("or up to ", FormatExactByteSize(named),
+                                   ", because its dictionary page has "
+                                   "12.4 MiB, but the cache")),
             HasSubstr("use_dictionary=False")));
   EXPECT_LE(named, 140 * kMiB);
   // Not refused where it works.
@@ -210,7 +211,7 @@ TEST_F(DecodeBoundTest, LongStatisticsInPageHeaders) {
     const std::string refused = ExpectNamedIsEnough(16 * kMiB, 90 * kMiB);
     EXPECT_THAT(refused, HasSubstr("column 'image'"));
     EXPECT_THAT(refused, HasSubstr("because statistics in the header of a page "
-                                   "have 40000"));
+                                   "have 3.8 MiB"));
     EXPECT_THAT(refused, HasSubstr("without statistics (pyarrow: "
                                    "write_statistics=False"));
   }

@@ -297,7 +297,7 @@ TEST(SyntheticSourceTest, RefusesWhatPassesABound) {
                 s.set_ready_batches(4);
                 s.set_latency_us(1);
               }),
-              HasSubstr("exclude each other"));
+              HasSubstr("cannot be used together"));
 }
 
 TEST(SyntheticValuesTest, FloatsLieInTheUnitIntervalInEveryType) {
