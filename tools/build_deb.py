@@ -12,21 +12,19 @@
 The same input gives the same bytes. Exit code 1 and a sentence when something is not as it should be.
 """
 
-import argparse
 import hashlib
 import os
 import re
 import subprocess
 import sys
 import tarfile
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
 import build_package  # noqa: E402  (the path is set above)
 import graft_libraries  # noqa: E402
-from elf_file import ElfError, ElfFile  # noqa: E402
+from elf_file import ElfFile  # noqa: E402
 from portable_files import PortableError  # noqa: E402
 
 _NAME = "libmillrace"
@@ -86,10 +84,10 @@ def _write_control(root, version):
         os.chmod(path, 0o644)
 
 
-def build(package, output, work):
-    """Writes the .deb. `work`: an empty folder."""
-    name = build_package.name_of(package)
-    with tarfile.open(package) as archive:
+def build(arguments, work):
+    """Writes the .deb; there is nothing to report. `work`: an empty folder."""
+    name = build_package.name_of(arguments.package)
+    with tarfile.open(arguments.package) as archive:
         archive.extractall(work)
     root = os.path.join(work, "root")
     os.mkdir(root, 0o755)
@@ -102,11 +100,12 @@ def build(package, output, work):
     os.symlink("../millrace/licenses/LICENSE", os.path.join(licenses, "copyright"))
     _write_control(root, name.split("-")[1])
     # Every file has the time 0, as in the tar. gzip: xz makes other bytes with another number of threads.
-    result = subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, output],
+    result = subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, arguments.output],
                             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                             env={**os.environ, "SOURCE_DATE_EPOCH": "0"})
     if result.returncode != 0:
         raise PortableError(f"dpkg-deb failed: {(result.stderr or result.stdout).strip()}")
+    return []
 
 
 def name_of(path):
@@ -119,31 +118,9 @@ def name_of(path):
     return result.stdout + ".deb"
 
 
-def _parse(argv):
-    if argv[1:2] == ["name"]:
-        parser = argparse.ArgumentParser(prog="build_deb.py name")
-        parser.add_argument("file", metavar="FILE")
-        return parser.parse_args(argv[2:])
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", required=True)
+def _add_arguments(parser):
     parser.add_argument("package", metavar="PACKAGE")
-    return parser.parse_args(argv[1:])
-
-
-def main(argv):
-    arguments = _parse(argv)
-    try:
-        if argv[1:2] == ["name"]:
-            print(name_of(arguments.file))
-            return 0
-        with tempfile.TemporaryDirectory() as work:
-            build(arguments.package, arguments.output, work)
-    except (PortableError, ElfError, OSError) as error:
-        print(f"build_deb.py: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(build_package.run(sys.argv, __doc__, _add_arguments, build, name_of))

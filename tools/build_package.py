@@ -113,34 +113,45 @@ def name_of(path):
     return first.name.split("/")[0]
 
 
-def _parse(argv):
+def run(argv, description, add_arguments, build_file, name_of_file):
+    """A script that writes a package, or prints the name of one: `SCRIPT name FILE`. Returns the exit code.
+
+    Args:
+      description: of the script.
+      add_arguments: adds those of writing to a parser.
+      build_file: writes; takes the arguments and an empty folder, returns the lines of the report.
+      name_of_file: the name of a package in a file.
+    """
+    script = os.path.basename(argv[0])
     if argv[1:2] == ["name"]:
-        parser = argparse.ArgumentParser(prog="build_package.py name")
+        parser = argparse.ArgumentParser(prog=f"{script} name")
         parser.add_argument("file", metavar="FILE")
-        return parser.parse_args(argv[2:])
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("output", "version", "license", "library"):
-        parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--patchelf", default="patchelf")
-    parser.add_argument("files", nargs="+", metavar="FILE")
-    return parser.parse_args(argv[1:])
-
-
-def main(argv):
-    arguments = _parse(argv)
+        arguments = parser.parse_args(argv[2:])
+    else:
+        parser = argparse.ArgumentParser(description=description, allow_abbrev=False,
+                                         formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--output", required=True)
+        add_arguments(parser)
+        arguments = parser.parse_args(argv[1:])
     try:
         if argv[1:2] == ["name"]:
-            print(name_of(arguments.file))
+            print(name_of_file(arguments.file))
             return 0
         with tempfile.TemporaryDirectory() as work:
-            for line in build(arguments, work):
+            for line in build_file(arguments, work):
                 print(line)
     except (PortableError, graft_libraries.GraftError, ElfError, OSError) as error:
-        print(f"build_package.py: {error}", file=sys.stderr)
+        print(f"{script}: {error}", file=sys.stderr)
         return 1
     return 0
 
 
+def _add_arguments(parser):
+    for name in ("version", "license", "library"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--patchelf", default="patchelf")
+    parser.add_argument("files", nargs="+", metavar="FILE")
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(run(sys.argv, __doc__, _add_arguments, build, name_of))

@@ -2,6 +2,7 @@
 #include "client/python/extension/memory.h"
 
 #include <pthread.h>
+#include <sanitizer/asan_interface.h> /* macros without effect in other builds */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/types.h>
@@ -65,6 +66,7 @@ static void FreeBlock(Block* block) {
   if (block->release != NULL) {
     block->release(block->owner);
   } else {
+    ASAN_UNPOISON_MEMORY_REGION(block->data, block->bytes);
     FreeData(block->data, block->bytes);
   }
   free(block);
@@ -113,6 +115,7 @@ Block* millrace_pool_take(BlockPool* pool, uint64_t bytes) {
   if (block != NULL) {
     *place = block->next;
     --pool->free_count;
+    ASAN_UNPOISON_MEMORY_REGION(block->data, block->bytes);
   }
   pthread_mutex_unlock(&pool->lock);
   if (block == NULL) {
@@ -168,6 +171,9 @@ void millrace_block_drop(Block* block) {
   const int keep =
       block->bytes >= kMinMapped && !pool->ended && pool->free_count < kMaxFree;
   if (keep) {
+    /* A use of memory that is free is then an error of AddressSanitizer, which
+     * does not see the blocks of a pool by itself. */
+    ASAN_POISON_MEMORY_REGION(block->data, block->bytes);
     block->next = pool->free_blocks;
     pool->free_blocks = block;
     ++pool->free_count;

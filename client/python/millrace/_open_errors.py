@@ -10,33 +10,45 @@ from typing import Any
 from millrace import _on_arrays, _pipeline
 from millrace._arrays import Arrays
 from millrace.errors import Error, FailedPreconditionError, InvalidArgumentError, NotFoundError
+from millrace.pipeline import Pipeline
 
 # server/plan/epoch_steps.cc: a batch that is larger than an epoch.
 _NO_BATCH = re.compile(r" and last_batch is DROP, so the epoch would have no batch: .*?LAST_BATCH_PAD", re.S)
+# server/plan/transforms/normalize.cc: more channels than statistics.
+_ONE_STATISTIC = re.compile(r" has (\d+) channels, but normalize\.mean has 1 value")
 
 
 def explained(error: BaseException, arguments: Mapping[str, Any],
-              settings: Mapping[str, str]) -> BaseException:
-    """The same error, or one that says more.
-
-    Args:
-      arguments: of the loader.
-      settings: the pipeline's, as options of the C interface.
-    """
+              pipeline: _pipeline.Resolved) -> BaseException:
+    """The same error, or one that says more. `arguments`: of the loader."""
     if not isinstance(error, Error):
         return error
     arrays = arguments["endpoint"]
     message = error.message
     if isinstance(error, NotFoundError):
-        message += _pipeline.advice_on_file(settings)
+        message += _pipeline.advice_on_file(pipeline.settings)
     if isinstance(error, InvalidArgumentError):
         drop_last = "drop_last=True" if arguments["drop_last"] else "the pipeline (drop_last=None)"
         message = _NO_BATCH.sub(f", and {drop_last} leaves out an incomplete batch, so the epoch would have "
                                 "no batch: give drop_last=False, or a smaller batch_size", message)
-        if isinstance(arrays, Arrays) and "pipeline" in settings and "channel" in message:
+        message += _advice_on_statistics(message, pipeline.given)
+        if isinstance(arrays, Arrays) and "pipeline" in pipeline.settings and "channel" in message:
             refusal = _on_arrays.channels_first(arrays)
             message += f"; {refusal}" if refusal else ""
     if isinstance(error, FailedPreconditionError) and isinstance(arrays, Arrays) and "fingerprint" in message:
         message += "; arrays are the same dataset when their names, types, values and the order of their " \
             "rows are the same"
     return error if message == error.message else type(error)(message, error.detail)
+
+
+def _advice_on_statistics(message: str, pipeline: _pipeline.Given) -> str:
+    """For a compose with one mean and one deviation, which the other library uses for all channels."""
+    found = _ONE_STATISTIC.search(message)
+    if found is None or not isinstance(pipeline, Pipeline) or pipeline._origin is None:
+        return ""
+    for transform in pipeline.transforms:
+        if transform.kind == "normalize":
+            mean, std = transform.values["mean"], transform.values["stddev"]
+            return f"; the translation does not know the channels of images that are not decoded, so repeat " \
+                f"the value in the compose: Normalize(mean={mean} * {found[1]}, std={std} * {found[1]})"
+    return ""

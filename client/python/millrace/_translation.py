@@ -196,6 +196,10 @@ class Translation:
             exact = [255 * value for value in exact]
         elif self.pixels == "normal" and self.statistics is not None:
             mean, std = self.statistics
+            if len(exact) > 1 and len(mean) == 1 and self.channels is None:
+                raise Refused(parameter, f"it has {len(exact)} values, and Normalize in front of it has one for "
+                              "all channels, whose number is not known", "write one value a channel in "
+                              "Normalize")
             if len(exact) not in (1, len(mean)):
                 raise Refused(parameter, f"it has {len(exact)} values, and the images have {len(mean)} "
                               "channels", "write one value, or one for each channel")

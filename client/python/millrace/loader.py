@@ -412,7 +412,7 @@ class Loader:
         except BaseException as error:  # Ctrl-C as well: a later call starts again
             failure = error if self._data is None else self._data.explain(error, "opened")
             self._give_up()
-            raise _open_errors.explained(failure, self._arguments, self._pipeline.settings) from None
+            raise _open_errors.explained(failure, self._arguments, self._pipeline) from None
         self._ranks, self._convert = ranks, convert
         self._native_next, self._restart, self._plan = start, False, plan
         return native, plan

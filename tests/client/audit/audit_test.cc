@@ -13,6 +13,7 @@
 #include <iterator>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -119,7 +120,7 @@ class AuditTest : public ::testing::Test {
     }
   }
 
-  absl::StatusOr<AuditResult> Check(std::vector<std::string> paths = {}) {
+  absl::StatusOr<AuditResult> TryCheck(std::vector<std::string> paths = {}) {
     for (uint32_t rank = 0; rank < 12 && paths.size() <= rank; ++rank) {
       if (access(PathOf(rank).c_str(), F_OK) != 0) break;
       paths.push_back(PathOf(rank));
@@ -132,6 +133,12 @@ class AuditTest : public ::testing::Test {
     }
     return CheckAuditLogs(files);
   }
+  // Leaves what the logs prove in result_.
+  void Check(std::vector<std::string> paths = {}) {
+    absl::StatusOr<AuditResult> result = TryCheck(std::move(paths));
+    ASSERT_TRUE(result.ok()) << result.status();
+    result_ = *std::move(result);
+  }
 
   static std::string Bytes(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -142,6 +149,7 @@ class AuditTest : public ::testing::Test {
   }
 
   std::string folder_;
+  AuditResult result_;
 };
 
 TEST_F(AuditTest, ARecordSaysWhichSamplesInWhichPlaces) {
@@ -179,18 +187,17 @@ TEST_F(AuditTest, SamplesOfSeveralSourcesAreToldApart) {
 
 TEST_F(AuditTest, ACompleteRunIsProved) {
   WriteAll(1, 3, 0, 2 * kSteps);
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_THAT(result->notes, IsEmpty());
-  ASSERT_THAT(result->epochs, SizeIs(2));
-  for (const AuditEpoch& epoch : result->epochs) {
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, IsEmpty());
+  EXPECT_THAT(result_.notes, IsEmpty());
+  ASSERT_THAT(result_.epochs, SizeIs(2));
+  for (const AuditEpoch& epoch : result_.epochs) {
     EXPECT_EQ(epoch.proof, AuditEpoch::kProved);
     EXPECT_EQ(epoch.samples, kSteps * kBatch);
     EXPECT_EQ(epoch.steps, kSteps);
   }
-  EXPECT_EQ(result->records, 3 * 2 * kSteps);
-  EXPECT_EQ(result->superseded, 0);
+  EXPECT_EQ(result_.records, 3 * 2 * kSteps);
+  EXPECT_EQ(result_.superseded, 0);
 }
 
 TEST_F(AuditTest, RestartsTakeTheirPlaceAlsoWithAnotherWorld) {
@@ -199,45 +206,41 @@ TEST_F(AuditTest, RestartsTakeTheirPlaceAlsoWithAnotherWorld) {
   WriteAll(10, 2, 0, 7);
   WriteAll(20, 4, 4, 15);
   WriteAll(30, 1, 12, 20);
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, IsEmpty());
-  ASSERT_THAT(result->epochs, SizeIs(2));
-  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
-  EXPECT_EQ(result->epochs[1].proof, AuditEpoch::kProved);
-  EXPECT_EQ(result->attempts, 3);
-  EXPECT_EQ(result->superseded, 2 * 3 + 4 * 3);
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, IsEmpty());
+  ASSERT_THAT(result_.epochs, SizeIs(2));
+  EXPECT_EQ(result_.epochs[0].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result_.epochs[1].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result_.attempts, 3);
+  EXPECT_EQ(result_.superseded, 2 * 3 + 4 * 3);
 }
 
 TEST_F(AuditTest, AnEarlierCheckpointTakesAwayTwoStarts) {
   WriteAll(1, 2, 0, 8);
   WriteAll(2, 2, 6, 9);
   WriteAll(3, 2, 3, 10);
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, IsEmpty());
+  EXPECT_EQ(result_.epochs[0].proof, AuditEpoch::kProved);
 }
 
 TEST_F(AuditTest, StepsThatWereLostAreNamed) {
   // Resumed one step further than where it ended.
   WriteAll(1, 2, 0, 5);
   WriteAll(2, 2, 6, 10);
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_NO_FATAL_FAILURE(Check());
   EXPECT_THAT(
-      result->problems,
+      result_.problems,
       ElementsAre(
           HasSubstr("lost: rank 0 of 2 did not receive epoch 0 step 5"),
           HasSubstr("lost: rank 1 of 2 did not receive epoch 0 step 5")));
-  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kIncomplete);
+  EXPECT_EQ(result_.epochs[0].proof, AuditEpoch::kIncomplete);
 }
 
 TEST_F(AuditTest, ARankWithoutALogIsNamed) {
   Write(1, 0, 2, 0, 10);
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("rank 1 of 2 has no log "
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, ElementsAre(HasSubstr("rank 1 of 2 has no log "
                                                       "of the start at epoch "
                                                       "0 step 0")));
 }
@@ -246,10 +249,9 @@ TEST_F(AuditTest, TwoLogsOfOneRankAreDoubled) {
   WriteAll(1, 2, 0, 10);
   const std::string copy = folder_ + "/copy.mraudit";
   Write(1, 1, 2, 3, 5, copy);
-  const auto result = Check({PathOf(0), PathOf(1), copy});
-  ASSERT_TRUE(result.ok()) << result.status();
-  ASSERT_FALSE(result->problems.empty());
-  EXPECT_THAT(result->problems[0],
+  ASSERT_NO_FATAL_FAILURE(Check({PathOf(0), PathOf(1), copy}));
+  ASSERT_FALSE(result_.problems.empty());
+  EXPECT_THAT(result_.problems[0],
               HasSubstr("doubled: rank 1 of 2 received epoch 0 step 3 to "
                         "epoch 0 step 4"));
 }
@@ -262,10 +264,9 @@ TEST_F(AuditTest, ASampleThatCameTwiceIsFound) {
     // The samples of step 8 again, under the name of step 9.
     ASSERT_TRUE((*writer)->Append({0, 9}, RecordAt({0, 8}, rank, 2)).ok());
   }
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kWrong);
-  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("not each sample once")));
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_EQ(result_.epochs[0].proof, AuditEpoch::kWrong);
+  EXPECT_THAT(result_.problems, ElementsAre(HasSubstr("not each sample once")));
 }
 
 TEST_F(AuditTest, WhatADroppedRestOrASubsetLeavesIsOnlyCounted) {
@@ -279,29 +280,26 @@ TEST_F(AuditTest, WhatADroppedRestOrASubsetLeavesIsOnlyCounted) {
   for (uint64_t step = 0; step < kSteps; ++step) {
     ASSERT_TRUE((*writer)->Append({0, step}, RecordAt({0, step}, 0, 1)).ok());
   }
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kCounted);
-  EXPECT_TRUE(HasKnownSamples(result->run));
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_EQ(result_.epochs[0].proof, AuditEpoch::kCounted);
+  EXPECT_TRUE(HasKnownSamples(result_.run));
 }
 
 TEST_F(AuditTest, TheEndOfAKilledJobIsNoLoss) {
   Write(1, 0, 2, 0, 6);
   Write(1, 1, 2, 0, 5);
-  auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("the job ended there")));
-  EXPECT_EQ(result->epochs[0].steps, 5);
-  EXPECT_EQ(result->begin, (Position{0, 0}));
-  EXPECT_EQ(result->end, (Position{0, 5}));
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, IsEmpty());
+  EXPECT_THAT(result_.notes, ElementsAre(HasSubstr("the job ended there")));
+  EXPECT_EQ(result_.epochs[0].steps, 5);
+  EXPECT_EQ(result_.begin, (Position{0, 0}));
+  EXPECT_EQ(result_.end, (Position{0, 5}));
   // It was 1: nothing was repeated.
-  EXPECT_EQ(result->superseded, 0);
+  EXPECT_EQ(result_.superseded, 0);
   // Further apart they were not killed together.
   Write(1, 0, 2, 6, 9);
-  result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems,
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems,
               ElementsAre(HasSubstr("lost: rank 1 of 2 did not receive epoch 0 "
                                     "step 5 to epoch 0 step 8")));
 }
@@ -309,27 +307,24 @@ TEST_F(AuditTest, TheEndOfAKilledJobIsNoLoss) {
 TEST_F(AuditTest, AJobMayBeKilledInTheFirstStepOfAStart) {
   WriteAll(1, 2, 0, 10);
   Write(2, 0, 2, 10, 11);
-  auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("the job ended there")));
-  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
-  EXPECT_EQ(result->superseded, 0) << "no later start replaced the step";
-  EXPECT_EQ(result->end, (Position{1, 0}));
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, IsEmpty());
+  EXPECT_THAT(result_.notes, ElementsAre(HasSubstr("the job ended there")));
+  EXPECT_EQ(result_.epochs[0].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result_.superseded, 0) << "no later start replaced the step";
+  EXPECT_EQ(result_.end, (Position{1, 0}));
   // Later than that it is lost, or its log is.
   Write(2, 0, 2, 11, 14);
-  result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("rank 1 of 2 has no log "
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, ElementsAre(HasSubstr("rank 1 of 2 has no log "
                                                       "of the start at epoch "
                                                       "1 step 0")));
 }
 
 TEST_F(AuditTest, ARankThatNeverHadALogIsNamedAlsoAfterOneStep) {
   Write(1, 0, 2, 0, 1);
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, ElementsAre(HasSubstr("rank 1 of 2 has no log "
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, ElementsAre(HasSubstr("rank 1 of 2 has no log "
                                                       "of the start at epoch "
                                                       "0 step 0")));
 }
@@ -340,11 +335,10 @@ TEST_F(AuditTest, ALoaderThatWasSentBackCountsWhatItGotThen) {
   for (const uint64_t step : {0, 1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
     ASSERT_TRUE((*writer)->Append({0, step}, RecordAt({0, step}, 0, 1)).ok());
   }
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
-  EXPECT_EQ(result->superseded, 3);
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, IsEmpty());
+  EXPECT_EQ(result_.epochs[0].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result_.superseded, 3);
 }
 
 TEST_F(AuditTest, LogsOfDifferentPlansAreRefused) {
@@ -354,7 +348,7 @@ TEST_F(AuditTest, LogsOfDifferentPlansAreRefused) {
   auto writer = AuditWriter::Open(PathOf(1), other);
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE((*writer)->Append({0, 0}, RecordAt({0, 0}, 1, 2)).ok());
-  const auto result = Check();
+  const auto result = TryCheck();
   EXPECT_TRUE(absl::IsInvalidArgument(result.status()));
   EXPECT_THAT(std::string(result.status().message()),
               HasSubstr("other content"));
@@ -429,7 +423,7 @@ TEST_F(AuditTest, OneFileOfTwoJobsIsNamedOnce) {
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE((*writer)->Append({0, 0}, RecordAt({0, 0}, 0, 1)).ok());
   SetBytes(PathOf(0), Bytes(PathOf(0)) + Bytes(PathOf(1)));
-  const auto result = Check({PathOf(0)});
+  const auto result = TryCheck({PathOf(0)});
   EXPECT_TRUE(absl::IsInvalidArgument(result.status()));
   const std::string why(result.status().message());
   EXPECT_THAT(why, HasSubstr("has steps of two jobs"));
@@ -441,12 +435,11 @@ TEST_F(AuditTest, AWriteThatWasCutShortCostsThatRecordAlone) {
   const std::string bytes = Bytes(PathOf(0));
   SetBytes(PathOf(0), bytes.substr(0, bytes.size() - 11));
   Write(2, 0, 1, 5, 10);
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("32 bytes outside the "
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, IsEmpty());
+  EXPECT_THAT(result_.notes, ElementsAre(HasSubstr("32 bytes outside the "
                                                    "records")));
-  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
+  EXPECT_EQ(result_.epochs[0].proof, AuditEpoch::kProved);
 }
 
 TEST_F(AuditTest, EveryDamagedByteIsNoticed) {
@@ -542,11 +535,10 @@ TEST_F(AuditTest, DamageInTheMiddleOfALogIsAProblem) {
       damaged[i] = static_cast<char>(~damaged[i]);
     }
     SetBytes(PathOf(0), damaged);
-    const auto result = Check();
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_TRUE(result->damaged);
-    ASSERT_GE(result->problem_count, 1);
-    EXPECT_THAT(result->problems[0],
+    ASSERT_NO_FATAL_FAILURE(Check());
+    EXPECT_TRUE(result_.damaged);
+    ASSERT_GE(result_.problem_count, 1);
+    EXPECT_THAT(result_.problems[0],
                 AllOf(HasSubstr("damaged: the audit log " + PathOf(0)),
                       HasSubstr(absl::StrCat("offset ", named, " ")),
                       HasSubstr("damaged or edited")));
@@ -560,7 +552,7 @@ TEST_F(AuditTest, ADamagedFirstRecordIsNamed) {
   const size_t records = bytes.size() - 4 * 32;
   bytes[records + 8] = static_cast<char>(~bytes[records + 8]);
   SetBytes(PathOf(0), bytes);
-  const absl::Status status = Check().status();
+  const absl::Status status = TryCheck().status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr(PathOf(0)),
@@ -602,11 +594,10 @@ TEST_F(AuditTest, SeveralWritesThatWereCutShortAreNoDamage) {
   }
   SetBytes(PathOf(0), bytes);
   Write(4, 0, 1, 5, 10);
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_FALSE(result->damaged);
-  EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_EQ(result->epochs[0].proof, AuditEpoch::kProved);
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_FALSE(result_.damaged);
+  EXPECT_THAT(result_.problems, IsEmpty());
+  EXPECT_EQ(result_.epochs[0].proof, AuditEpoch::kProved);
 }
 
 // A machine that loses its power may leave blocks of zeros.
@@ -614,10 +605,9 @@ TEST_F(AuditTest, ZerosAtTheEndOfAStartAreAWriteThatWasCutShort) {
   Write(1, 0, 1, 0, 6);
   SetBytes(PathOf(0), Bytes(PathOf(0)) + std::string(4096, '\0'));
   Write(2, 0, 1, 6, 10);
-  const auto result = Check();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->problems, IsEmpty());
-  EXPECT_THAT(result->notes, ElementsAre(HasSubstr("a write was cut short")));
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_THAT(result_.problems, IsEmpty());
+  EXPECT_THAT(result_.notes, ElementsAre(HasSubstr("a write was cut short")));
 }
 
 // A log that had been emptied, or cut off within its head, was appended to
@@ -634,9 +624,8 @@ TEST_F(AuditTest, ALogThatBeginsAnewIsNamed) {
                 AllOf(HasSubstr("the audit log " + PathOf(0)),
                       HasSubstr(length == 0 ? "no bytes" : "no whole head"),
                       HasSubstr("starts the log again")));
-    const auto result = Check();
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_THAT(result->problems, IsEmpty());
+    ASSERT_NO_FATAL_FAILURE(Check());
+    EXPECT_THAT(result_.problems, IsEmpty());
   }
   // What is more than the first write left behind is no cut.
   std::string damaged = whole;

@@ -12,14 +12,7 @@
 
 #include "millrace.h"
 #include "millrace_dlpack.h"
-
-#define CHECK(condition)                                      \
-  do {                                                        \
-    if (!(condition)) {                                       \
-      fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
-      exit(1);                                                \
-    }                                                         \
-  } while (0)
+#include "tests/testing/check.h"
 
 static millrace_loader* open_loader(char** argv) {
   millrace_options* options = millrace_options_new();

@@ -10,14 +10,7 @@
 #include "client/c/millrace.h"
 #include "client/c/millrace_dlpack.h"
 #include "server/operators/millrace_operator.h"
-
-#define CHECK(condition)                                      \
-  do {                                                        \
-    if (!(condition)) {                                       \
-      fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
-      return 1;                                               \
-    }                                                         \
-  } while (0)
+#include "tests/testing/check.h"
 
 /* Raise MILLRACE_INTERFACE_VERSION before one of these numbers changes; later
  * releases may only append members. */

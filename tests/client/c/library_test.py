@@ -154,7 +154,7 @@ class Programs(unittest.TestCase):
             self.assertIn(words, ran.stderr)
 
     def test_a_process_ends_in_any_state(self):
-        program = self.build("tests/client/c/exits.c", self.command())
+        program = self.build("tests/client/c/exits.c", self.command() + " -I.")
         for mode in ("while_opening", "while_receiving", "tensor_last", "atexit",
                      "exit_of_a_child", "child_first"):
             with self.subTest(mode):

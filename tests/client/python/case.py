@@ -9,13 +9,14 @@ import installed
 
 
 class PackageCase(unittest.TestCase):
+    package_type = installed.Package
 
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(dir="/tmp")
         cls.addClassCleanup(folder.cleanup)
         cls.work = folder.name
-        cls.package = installed.Package(cls.work)
+        cls.package = cls.package_type(cls.work)
 
     def of_this_machine(self, lease="1s"):
         """Variables of a script whose loaders start a server of this machine, which ends so long after it."""

@@ -451,20 +451,12 @@ assert interrupts > 20 and same(got, right), (interrupts, len(got))
 
     def test_closing_at_any_time(self):
         self._check("""
-import threading
 for number in range(15):
     one = on_device(window=4)
     it = iter(one)
     for _ in range(number % 4):
         next(it)
-    closing = threading.Thread(target=one.close)
-    closing.start()
-    try:
-        for _ in it:
-            pass
-    except millrace.CancelledError:
-        pass
-    closing.join()
+    take_while_closing(one, it)
     assert not one._feeder or not (one._feeder._ready or one._feeder._copying)
     refused(lambda: next(iter(one)), millrace.CancelledError, "closed")
 with on_device() as one:

@@ -65,8 +65,47 @@ def refused(act, kind, *parts):
         return error
     raise SystemExit(f"no {kind.__name__} with {parts}")
 """
+# For scripts: takes the batches that are left while another thread closes the loader, which it begins to do
+# after a number of batches.
+CLOSING = """
+def take_while_closing(one, it, after=0):
+    import threading
+    closing = threading.Thread(target=one.close)
+    if after == 0:
+        closing.start()
+    try:
+        for count, _ in enumerate(it, 1):
+            if count == after:
+                closing.start()
+    except millrace.CancelledError:
+        pass
+    closing.join()
+"""
+# For scripts: buffers as C code asks for them, and the orders of elements that a tensor gives.
+BUFFERS = """
+import ctypes
+get_buffer, drop_buffer = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
+get_buffer.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
+drop_buffer.argtypes = [ctypes.c_void_p]
+BUFFER_BYTES = 80                                 # of a Py_buffer, which begins with the address
+STRIDES = 0x10 | 0x08
+ORDERS = {"simple": 0, "strides": STRIDES, "C": 0x20 | STRIDES, "F": 0x40 | STRIDES,
+          "any": 0x80 | STRIDES}
+def orders(tensor):
+    taken = set()
+    for name, flags in ORDERS.items():
+        buffer = (ctypes.c_char * BUFFER_BYTES)()
+        try:
+            get_buffer(tensor, buffer, flags)
+        except BufferError as error:
+            assert "order" in str(error), error
+        else:
+            drop_buffer(buffer)
+            taken.add(name)
+    return taken
+"""
 # Every script begins with it.
-_BEGIN = f"import sys, millrace\n{REFUSED}SPEC = {SPEC!r}\nENDPOINT = sys.argv[1] if len(sys.argv) > 1 else ''\n" \
+_BEGIN = f"import sys, millrace\n{REFUSED}{CLOSING}SPEC = {SPEC!r}\nENDPOINT = sys.argv[1] if len(sys.argv) > 1 else ''\n" \
     "millrace.set_log_level('error')\n"
 
 

@@ -15,13 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                      \
-  do {                                                        \
-    if (!(condition)) {                                       \
-      fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
-      exit(1);                                                \
-    }                                                         \
-  } while (0)
+#include "tests/testing/check.h"
 
 enum { kPage = 4096, kSmall = 1000, kLarge = 300 << 10, kHuge = 9 << 20 };
 /* Large blocks that a pool keeps for later. */

@@ -89,7 +89,6 @@ for named in ({}, RAW):
 
     def test_a_loader_that_ends_in_the_middle_gives_its_memory_back(self):
         self._check("""
-import threading
 def alive():
     gc.collect()
     return [bytes for _, bytes, memory in made if memory() is not None]
@@ -98,14 +97,7 @@ for number in range(20):
     it = iter(one)
     for _ in range(3):
         next(it)
-    closing = threading.Thread(target=one.close)
-    closing.start()
-    try:
-        for _ in it:
-            pass
-    except millrace.CancelledError:
-        pass
-    closing.join()
+    take_while_closing(one, it)
     assert not alive(), alive()       # although the loader is still there
     one = loader(**RAW)
     it = iter(one)

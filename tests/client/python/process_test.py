@@ -118,14 +118,7 @@ for number in range(40):
     one = loader(window=32)
     it = iter(one)
     next(it)
-    closing = threading.Thread(target=one.close)
-    try:
-        for count, _ in enumerate(it):
-            if count == number % 8:
-                closing.start()
-    except millrace.CancelledError:
-        pass
-    closing.join()
+    take_while_closing(one, it, number % 8 + 1)
 """)
 
     def test_close_while_the_loader_is_made(self):

@@ -12,7 +12,7 @@ from case import Case
 _BEGIN = wheel_python.BEGIN + """
 import torch, millrace
 millrace.set_log_level("error")
-""" + installed.REFUSED + """
+""" + installed.REFUSED + installed.CLOSING + """
 ENDPOINT, SPEC = sys.argv[1], open(sys.argv[2]).read()
 def loader(**named):
     return millrace.Loader(ENDPOINT, **{"pipeline": SPEC, "batch_size": 50, **named})

@@ -16,6 +16,30 @@ class Translation(TorchvisionCase):
 
 class Batches(TorchvisionCase):
 
+    def test_one_value_for_all_channels_of_pixels_of_servers(self):
+        self.run_script("""
+def pixels(channels):
+    field = millrace.SyntheticField("image", "uint8", [6, 8, channels])
+    return millrace.Source(synthetic=millrace.Synthetic(20, field, seed=3))
+def batch(pipeline):
+    with millrace.Loader(ENDPOINT, pipeline=pipeline, batch_size=20) as loader:
+        return next(iter(loader))[0]
+def of_servers(channels, *transforms):
+    compose = v2.Compose([*FLOAT, *transforms])
+    return batch(Pipeline.from_torchvision(compose, decode=False, sources=pixels(channels)))
+for channels, compose in ((1, v2.Normalize([0.5], [0.25])), (3, v2.Normalize([0.5] * 3, [0.25] * 3))):
+    stored = batch(Pipeline([], sources=pixels(channels)))
+    assert stored.shape == (20, 6, 8, channels) and stored.dtype == torch.uint8
+    got = of_servers(channels, compose)
+    assert torch.allclose(got, (stored.permute(0, 3, 1, 2) / 255 - 0.5) / 0.25, atol=1e-6)
+refused(lambda: of_servers(3, v2.Normalize([0.5], [0.25])), millrace.InvalidArgumentError,
+        "has 3 channels, but normalize.mean has 1 value", "Normalize(mean=[0.5] * 3, std=[0.25] * 3)")
+# A pipeline of the servers' transforms is no translation: their own sentence says all.
+error = refused(lambda: batch(Pipeline([T.Normalize(0.5, 0.25)], sources=pixels(3))),
+                millrace.InvalidArgumentError, "write one value for each channel")
+assert "compose" not in str(error), error
+""")
+
     def test_arrays_are_pixels_already(self):
         self.variables = self.of_this_machine()
         self.run_script("""
@@ -538,6 +562,13 @@ assert "normalise uint8 images" in refused_steps(v2.Normalize(MEAN, STD), decode
 assert translated(v2.ToImage(), decode=False).text.endswith("\\nseed: 0\\n")
 raw = translated(v2.CenterCrop(5), *END, decode=False)
 assert raw.transforms == (T.CenterCrop(5), T.Normalize(MEAN, STD))
+# The number of channels is not known: one value may be for one channel, or for several.
+half = *FLOAT, v2.Normalize([0.5], [0.5])
+assert translated(*half, v2.RandomErasing(value=1.0), decode=False).transforms == (
+    T.RandomErasing(0.5, (0.02, 0.33), (0.3, 3.3), 255), T.Normalize([0.5], [0.5]))
+step, = refused_steps(*half, v2.RandomErasing(value=[0.1, 0.2, 0.3]), decode=False)
+assert step["parameter"] == "value" and "whose number is not known" in step["reason"], step
+assert "one value a channel in Normalize" in step["advice"], step
 exact = translated(v2.CenterCrop(5), decode=T.DecodeImage(mode="exact"))
 assert exact.transforms[0] == T.DecodeImage(mode="exact")
 assert any("fixed point" in note for note in translated(v2.Resize(5)).notes)
