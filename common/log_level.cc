@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/clean_text.h"
 #include "common/usage_error.h"
 
@@ -16,12 +15,22 @@ constexpr size_t kMaxShownBytes = 100;
 
 }  // namespace
 
+absl::StatusOr<LogSeverity> ParseLogLevel(absl::string_view word) {
+  if (word == "debug") return LogSeverity::kDEBUG;
+  if (word == "info") return LogSeverity::kINFO;
+  if (word == "warning") return LogSeverity::kWARNING;
+  if (word == "error") return LogSeverity::kERROR;
+  return absl::InvalidArgumentError(
+      absl::StrCat("log level \"", CleanText(word, kMaxShownBytes),
+                   "\": expected debug, info, warning or error"));
+}
+
 absl::Status CheckLogLevel() {
   const char* const set = std::getenv(kVariable);
   const absl::string_view level = set == nullptr ? "" : set;
-  if (level.empty() || level == "debug" || level == "info") {
-    return absl::OkStatus();
-  }
+  if (level.empty()) return absl::OkStatus();
+  const absl::StatusOr<LogSeverity> severity = ParseLogLevel(level);
+  if (severity.ok() && *severity <= LogSeverity::kINFO) return absl::OkStatus();
   return UsageError(absl::InvalidArgumentError(absl::StrCat(
       "the environment variable ", kVariable, " is \"",
       CleanText(level, kMaxShownBytes), "\"; set it to debug or info")));

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/program/flag_set.h"
 #include "common/status_macros.h"
 #include "server/config.h"
@@ -364,24 +365,21 @@ absl::StatusOr<ServerCommandLine> ParseCommandLine(
 }
 
 std::string PortFileToRemove(const std::vector<std::string>& arguments) {
-  std::string port_file;
+  ServerCommandLine line;
+  // One word, and its value, at a time: a mistake ends the parsing of its word
+  // alone. Flags that are not added count as mistakes.
   for (size_t i = 0; i < arguments.size(); ++i) {
-    absl::string_view text = arguments[i];
-    if (!absl::ConsumePrefix(&text, "-")) continue;
-    absl::ConsumePrefix(&text, "-");
-    for (const char* const other :
-         {"check_config", "parse_config", "help", "h", "version"}) {
-      if (text == other) return "";
-    }
-    if (!absl::ConsumePrefix(&text, "port_file")) continue;
-    if (absl::ConsumePrefix(&text, "=")) {
-      port_file = std::string(text);
-    } else if (text.empty() && i + 1 < arguments.size() &&
-               !absl::StartsWith(arguments[i + 1], "-")) {
-      port_file = arguments[i + 1];
-    }
+    program::FlagSet flags({});
+    flags.Add("port_file", &line.port_file, "FILE", "");
+    flags.Add("check_config", &line.check_config, "", "");
+    flags.Add("parse_config", &line.parse_config, "", "");
+    flags.Add("version", &line.version, "", "");
+    flags.Parse(absl::MakeSpan(arguments).subspan(i, 2)).IgnoreError();
+    line.help |= flags.help_wanted();
   }
-  return port_file;
+  const bool only_prints =
+      line.check_config || line.parse_config || line.help || line.version;
+  return only_prints ? "" : line.port_file;
 }
 
 ServerConfig MergeConfig(ServerConfig file, const ServerConfig& flags) {

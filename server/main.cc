@@ -29,7 +29,6 @@
 #include "common/logging.h"
 #include "common/malloc_tuning.h"
 #include "common/program/exit_code.h"
-#include "common/read_file.h"
 #include "common/standard_output.h"
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
@@ -37,12 +36,11 @@
 #include "common/version.h"
 #include "proto/config.pb.h"
 #include "proto/library_logs.h"
-#include "proto/spec_text.h"
+#include "proto/read_spec.h"
 #include "proto/wire/version.h"
 #include "server/budget_advice.h"
 #include "server/command_line.h"
 #include "server/config.h"
-#include "server/data_tool/dataset_files.h"
 #include "server/file_limit.h"
 #include "server/lease/lease_server.h"
 #include "server/memory_report.h"
@@ -53,6 +51,7 @@
 #include "server/plan/content_revision.h"
 #include "server/port_file.h"
 #include "server/rpc/rpc_server.h"
+#include "server/storage/dataset_files.h"
 #include "server/storage/memory/array_source.h"
 #include "server/storage/open.h"
 
@@ -99,8 +98,8 @@ std::string FooterAdvice(const ServerSettings& settings,
 
 // A glob may combine train/ and val/ into one dataset.
 void WarnOfFiles(const ServerSettings::Dataset& dataset) {
-  const absl::StatusOr<data_tool::DatasetFiles> files =
-      data_tool::FindDatasetFiles(dataset.uri);
+  const absl::StatusOr<storage::DatasetFiles> files =
+      storage::FindDatasetFiles(dataset.uri);
   if (!files.ok()) return;  // removed in the meantime
   for (const std::string& warning : files->Warnings()) {
     MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri
@@ -235,11 +234,7 @@ std::string DescribeOperators(const operators::Operators& operators) {
 absl::StatusOr<std::optional<PipelineSpec>> ReadCheckPipeline(
     const ServerCommandLine& line, const pipeline::DatasetCatalog& catalog) {
   if (line.check_pipeline.empty()) return std::nullopt;
-  MR_ASSIGN_OR_RETURN(const std::string file,
-                      UsageError(ReadFile(line.check_pipeline,
-                                          kMaxTextFileBytes, "the pipeline")));
-  MR_ASSIGN_OR_RETURN(PipelineSpec spec,
-                      UsageError(ParseSpecText(file, line.check_pipeline)));
+  MR_ASSIGN_OR_RETURN(PipelineSpec spec, ReadSpecFile(line.check_pipeline));
   // A pipeline file names no dataset if the program has a flag for it.
   if (spec.sources().empty() && catalog.size() == 1) {
     spec.add_sources()->set_dataset(catalog.begin()->first);

@@ -14,6 +14,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/prefetch/retry_schedule.h"
 #include "common/clean_text.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -28,8 +29,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Pause between two attempts to open the data.
-constexpr absl::Duration kReopenPause = absl::Milliseconds(200);
 // Classes of top-5 accuracy.
 constexpr int64_t kTop = 5;
 // Max bytes of a class name in an error.
@@ -125,7 +124,7 @@ absl::StatusOr<std::unique_ptr<DataLoader>> Evaluation::Open(
          !absl::IsDeadlineExceeded(loader.status()))) {
       return loader;
     }
-    absl::SleepFor(kReopenPause);
+    absl::SleepFor(prefetch::kQuestionRetry.Delay());
   }
 }
 

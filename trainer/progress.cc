@@ -1,37 +1,21 @@
 #include "trainer/progress.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/count_text.h"
-#include "common/write_bytes.h"
 
 namespace millrace::trainer {
 namespace {
 
 constexpr absl::Duration kRedraw = absl::Milliseconds(200);
-// Columns of a terminal that does not report its size.
-constexpr size_t kUsualColumns = 80;
 // Max columns of the bar, with its brackets.
 constexpr size_t kMinBar = 10;
 constexpr size_t kMaxBar = 42;
-
-// Asked each time, because windows change their size.
-size_t TerminalColumns() {
-  winsize size = {};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
-    return kUsualColumns;
-  }
-  return size.ws_col;
-}
 
 // The values after the position in the epoch, the most important first.
 std::vector<std::string> Parts(const Progress::State& state) {
@@ -73,13 +57,11 @@ std::string FormatState(const Progress::State& state) {
   return text;
 }
 
-std::string FormatBar(const Progress::State& state, size_t columns) {
+std::string FormatBar(const Progress::State& state, size_t width) {
   const std::string epoch =
       absl::StrFormat("epoch %d/%d ", state.epoch + 1, state.epochs);
   const std::string steps = absl::StrFormat("%d/%d", state.step, state.steps);
-  // The last column stays free: some terminals begin a new line there.
-  const size_t room = columns > 0 ? columns - 1 : 0;
-  size_t left = room - std::min(room, epoch.size() + steps.size());
+  size_t left = width - std::min(width, epoch.size() + steps.size());
   std::string rest;
   for (const std::string& part : Parts(state)) {
     if (part.size() > left) break;
@@ -90,7 +72,7 @@ std::string FormatBar(const Progress::State& state, size_t columns) {
   if (left > kMinBar) {
     bar = absl::StrCat(Bar(state, std::min(left - 1, kMaxBar)), " ");
   }
-  return absl::StrCat(epoch, bar, steps, rest).substr(0, room);
+  return absl::StrCat(epoch, bar, steps, rest).substr(0, width);
 }
 
 bool Progress::Wants(uint64_t step, uint64_t steps) const {
@@ -103,28 +85,14 @@ bool Progress::Wants(uint64_t step, uint64_t steps) const {
   return true;
 }
 
-// A failed write is no error of the run. Not by stdio: a pipe or terminal whose
-// reader takes nothing must not keep a run that a signal stops from its
-// checkpoint.
-void Progress::Draw(absl::string_view text) {
-  if (unread_) return;
-  unread_ =
-      absl::IsCancelled(WriteBytes(STDOUT_FILENO, "standard output", &text));
-}
-
 void Progress::Step(const State& state) {
   if (!options_.enabled) return;
-  // \033[K clears the rest of the line.
-  const std::string text =
-      options_.terminal
-          ? absl::StrCat("\r", FormatBar(state, TerminalColumns()), "\033[K")
-          : absl::StrCat(FormatState(state), "\n");
-  Draw(text);
+  line_.Show(options_.terminal ? FormatBar(state, line_.width())
+                               : FormatState(state));
 }
 
 void Progress::Line(const std::string& text) {
-  if (!options_.enabled) return;
-  Draw(absl::StrCat(options_.terminal ? "\r\033[K" : "", text, "\n"));
+  if (options_.enabled) line_.Print(text);
 }
 
 }  // namespace millrace::trainer

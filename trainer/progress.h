@@ -10,13 +10,14 @@
 #ifndef MILLRACE_TRAINER_PROGRESS_H_
 #define MILLRACE_TRAINER_PROGRESS_H_
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "common/mutex.h"
+#include "common/program/progress_line.h"
 
 namespace millrace::trainer {
 
@@ -38,7 +39,8 @@ class Progress {
     double seconds_left = 0;  // of the epoch
   };
 
-  explicit Progress(const Options& options) : options_(options) {}
+  explicit Progress(const Options& options)
+      : options_(options), line_(STDOUT_FILENO, options.terminal) {}
 
   // True when Step() would print for this step; fetching the loss may be
   // expensive.
@@ -48,22 +50,19 @@ class Progress {
   void Line(const std::string& text);
 
  private:
-  void Draw(absl::string_view text);
-
   const Options options_;
+  program::ProgressLine line_;
   mutable SteadyTime next_ = SteadyTime::min();
-  // After a signal nothing takes the output: nothing more is printed.
-  bool unread_ = false;
 };
 
 // "epoch 1/8 step 120/468  loss 0.5312  18,204 samples/s  0:04 left  waiting
 // 1.2 %"
 std::string FormatState(const Progress::State& state);
 
-// The same for a terminal of `columns` columns, with a bar if there is room.
+// The same in at most `width` characters, with a bar if there is room.
 // Values that do not fit are left out from the right:
 // "epoch 1/8 [=====>              ] 120/468  loss 0.5312  18,204 samples/s ..."
-std::string FormatBar(const Progress::State& state, size_t columns);
+std::string FormatBar(const Progress::State& state, size_t width);
 
 // "0:04", "12:30", "3:05:00"; "-" for a value that is no time.
 std::string FormatClock(double seconds);

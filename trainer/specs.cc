@@ -3,60 +3,35 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "common/read_file.h"
 #include "common/status_macros.h"
-#include "common/usage_error.h"
-#include "proto/output_names.h"
-#include "proto/spec_text.h"
+#include "proto/spec_choices.h"
 #include "trainer/subset_flag.h"
 
 namespace millrace::trainer {
 namespace {
 
-constexpr uint64_t kDefaultBatchSize = 64;
-
-absl::StatusOr<PipelineSpec> MakeSpec(
-    const TrainerConfig& config, const std::string& dataset,
-    const std::string& pipeline, const std::string& preset, uint64_t batch_size,
-    bool train, const DescribeFunction& describe, std::string* from) {
-  const absl::string_view flags = train ? "--" : "--eval_";
-  PipelineSpec spec;
-  if (!pipeline.empty()) {
-    *from = absl::StrCat(flags, "pipeline=", pipeline);
-    MR_ASSIGN_OR_RETURN(
-        const std::string text,
-        UsageError(ReadFile(pipeline, kMaxTextFileBytes, "the pipeline")));
-    MR_ASSIGN_OR_RETURN(spec, ParseSpecText(text, pipeline));
-  } else if (!preset.empty()) {
-    *from = absl::StrCat(flags, "preset=", preset);
-    spec.set_preset(preset);
-  } else {
-    MR_ASSIGN_OR_RETURN(DatasetInfo info, describe(dataset));
-    // A dataset without a recommended preset is taken as stored: numbers,
-    // tokens.
-    spec.set_preset(train ? info.train_preset() : info.eval_preset());
-    *from = spec.preset().empty()
+// The training's pipeline, or the evaluation's. `from`: RunSpecs::train_from.
+absl::StatusOr<PipelineSpec> MakeSpec(const SpecChoices& choices, bool train,
+                                      const DescribeFunction& describe,
+                                      std::string* from) {
+  const absl::string_view prefix = train ? "--" : "--eval_";
+  const std::string& dataset = choices.dataset;
+  *from = !choices.pipeline.empty()
+              ? absl::StrCat(prefix, "pipeline=", choices.pipeline)
+              : absl::StrCat(prefix, "preset=", choices.preset);
+  const auto recommended = [&]() -> absl::StatusOr<std::string> {
+    MR_ASSIGN_OR_RETURN(const DatasetInfo info, describe(dataset));
+    std::string preset = train ? info.train_preset() : info.eval_preset();
+    *from = preset.empty()
                 ? absl::StrCat("no preset (the dataset ", dataset,
                                " recommends none: samples as they are stored)")
-                : absl::StrCat("the preset ", spec.preset(),
-                               ", which the dataset ", dataset, " recommends");
-  }
-  // Flags override the file.
-  if (train || pipeline.empty()) {
-    MR_RETURN_IF_ERROR(SelectOutputs(config.outputs, spec));
-  }
-  if (!dataset.empty()) {
-    if (spec.sources_size() > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the dataset ", dataset, " cannot replace the ",
-                       spec.sources_size(), " sources of ", pipeline));
-    }
-    if (spec.sources().empty()) spec.add_sources();
-    spec.mutable_sources(0)->set_dataset(dataset);
-  }
-  if (batch_size != 0) spec.set_batch_size(batch_size);
-  if (spec.batch_size() == 0) spec.set_batch_size(kDefaultBatchSize);
-  if (config.seed.has_value()) spec.set_seed(*config.seed);
+                : absl::StrCat("the preset ", preset, ", which the dataset ",
+                               dataset, " recommends");
+    return preset;
+  };
+  MR_ASSIGN_OR_RETURN(PipelineSpec spec, choices.Start(recommended));
+  MR_RETURN_IF_ERROR(
+      choices.Replace({.prefix = prefix, .pipeline = choices.pipeline}, spec));
   return spec;
 }
 
@@ -201,14 +176,17 @@ absl::StatusOr<std::string> SharedSamples(const RunSpecs& specs,
 absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
                                    const DescribeFunction& describe) {
   RunSpecs specs;
+  std::optional<uint64_t> batch_size;
+  if (config.batch_size != 0) batch_size = config.batch_size;
   MR_ASSIGN_OR_RETURN(specs.train,
-                      MakeSpec(config, config.dataset, config.pipeline,
-                               config.preset, config.batch_size,
+                      MakeSpec({.pipeline = config.pipeline,
+                                .preset = config.preset,
+                                .dataset = config.dataset,
+                                .outputs = config.outputs,
+                                .batch_size = batch_size,
+                                .seed = config.seed,
+                                .last_batch = config.last_batch},
                                /*train=*/true, describe, &specs.train_from));
-  if (!config.last_batch.empty()) {
-    specs.train.set_last_batch(config.last_batch == "pad" ? LAST_BATCH_PAD
-                                                          : LAST_BATCH_DROP);
-  }
   if (specs.train.last_batch() == LAST_BATCH_PARTIAL) {
     return absl::InvalidArgumentError(absl::StrCat(
         config.pipeline,
@@ -224,10 +202,16 @@ absl::StatusOr<RunSpecs> MakeSpecs(const TrainerConfig& config,
   if (dataset.empty() && config.eval_pipeline.empty()) {
     MR_ASSIGN_OR_RETURN(dataset, DatasetOf(specs.train, config.eval_subset));
   }
-  MR_ASSIGN_OR_RETURN(specs.eval,
-                      MakeSpec(config, dataset, config.eval_pipeline,
-                               config.eval_preset, specs.train.batch_size(),
-                               /*train=*/false, describe, &specs.eval_from));
+  MR_ASSIGN_OR_RETURN(
+      specs.eval,
+      MakeSpec({.pipeline = config.eval_pipeline,
+                .preset = config.eval_preset,
+                .dataset = dataset,
+                .outputs = config.eval_pipeline.empty() ? config.outputs
+                                                        : std::string(),
+                .batch_size = specs.train.batch_size(),
+                .seed = config.seed},
+               /*train=*/false, describe, &specs.eval_from));
   if (specs.eval->sources().empty()) {
     MR_ASSIGN_OR_RETURN(dataset, DatasetOf(specs.train, config.eval_subset));
     specs.eval->add_sources()->set_dataset(dataset);

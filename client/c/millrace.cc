@@ -12,7 +12,7 @@
 #include "client/c/loader.h"
 #include "client/c/options.h"
 #include "client/c/process.h"
-#include "common/clean_text.h"
+#include "common/log_level.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/version.h"
@@ -64,20 +64,8 @@ millrace_status millrace_set_log_level(const char* level,
                                        millrace_error** error) {
   return Guarded(error, [&]() -> absl::Status {
     MR_RETURN_IF_ERROR(CheckArgument(level, "level"));
-    const absl::string_view word = level;
-    if (word == "debug") {
-      SetMinLogSeverity(LogSeverity::kDEBUG);
-    } else if (word == "info") {
-      SetMinLogSeverity(LogSeverity::kINFO);
-    } else if (word == "warning") {
-      SetMinLogSeverity(LogSeverity::kWARNING);
-    } else if (word == "error") {
-      SetMinLogSeverity(LogSeverity::kERROR);
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("log level \"", CleanText(word, 100),
-                       "\": expected debug, info, warning or error"));
-    }
+    MR_ASSIGN_OR_RETURN(const LogSeverity severity, ParseLogLevel(level));
+    SetMinLogSeverity(severity);
     return absl::OkStatus();
   });
 }

@@ -16,7 +16,6 @@
 #include "common/program/nearest_word.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "proto/output_names.h"
 #include "proto/spec_text.h"
 
 namespace millrace::c {
@@ -36,23 +35,28 @@ struct Option {
 const Option kOptions[] = {
     {"endpoint",
      [](OptionValues& v) -> FlagSet::Target { return &v.loader.endpoint; }},
-    {"dataset", [](OptionValues& v) -> FlagSet::Target { return &v.dataset; }},
-    {"preset", [](OptionValues& v) -> FlagSet::Target { return &v.preset; }},
+    {"dataset",
+     [](OptionValues& v) -> FlagSet::Target { return &v.choices.dataset; }},
+    {"preset",
+     [](OptionValues& v) -> FlagSet::Target { return &v.choices.preset; }},
     {"pipeline",
      [](OptionValues& v) -> FlagSet::Target { return &v.pipeline; }},
     {"pipeline_name",
      [](OptionValues& v) -> FlagSet::Target { return &v.pipeline_name; }},
-    {"outputs", [](OptionValues& v) -> FlagSet::Target { return &v.outputs; }},
+    {"outputs",
+     [](OptionValues& v) -> FlagSet::Target { return &v.choices.outputs; }},
     {"batch_size",
-     [](OptionValues& v) -> FlagSet::Target { return &v.batch_size; }},
-    {"seed", [](OptionValues& v) -> FlagSet::Target { return &v.seed; }},
-    {"shuffle", [](OptionValues& v) -> FlagSet::Target { return &v.shuffle; },
+     [](OptionValues& v) -> FlagSet::Target { return &v.choices.batch_size; }},
+    {"seed",
+     [](OptionValues& v) -> FlagSet::Target { return &v.choices.seed; }},
+    {"shuffle",
+     [](OptionValues& v) -> FlagSet::Target { return &v.choices.shuffle; },
      "global|sequential"},
     {"last_batch",
-     [](OptionValues& v) -> FlagSet::Target { return &v.last_batch; },
+     [](OptionValues& v) -> FlagSet::Target { return &v.choices.last_batch; },
      "drop|pad|partial"},
     {"compression",
-     [](OptionValues& v) -> FlagSet::Target { return &v.compression; },
+     [](OptionValues& v) -> FlagSet::Target { return &v.choices.compression; },
      "none|zstd"},
     {"rank", [](OptionValues& v) -> FlagSet::Target { return &v.loader.rank; }},
     {"world_size",
@@ -125,7 +129,7 @@ absl::Status Bad(absl::string_view what) {
 absl::StatusOr<PipelineSpec> MakeSpec(const OptionValues& values) {
   PipelineSpec spec;
   if (!values.pipeline.empty()) {
-    if (!values.preset.empty()) {
+    if (!values.choices.preset.empty()) {
       return Bad(
           "options preset and pipeline cannot be used together: remove one of "
           "them");
@@ -133,43 +137,21 @@ absl::StatusOr<PipelineSpec> MakeSpec(const OptionValues& values) {
     MR_ASSIGN_OR_RETURN(spec,
                         ParseSpecText(values.pipeline, values.pipeline_name));
   } else {
-    spec.set_preset(values.preset);
+    spec.set_preset(values.choices.preset);
   }
-  if (!values.dataset.empty()) {
-    if (spec.sources_size() > 1) {
-      return Bad(absl::StrCat("option dataset=", values.dataset,
-                              " cannot replace the ", spec.sources_size(),
-                              " sources of ", values.pipeline_name));
-    }
-    if (spec.sources().empty()) spec.add_sources();
-    spec.mutable_sources(0)->set_dataset(values.dataset);
-  }
+  MR_RETURN_IF_ERROR(values.choices.Replace({.prefix = "option ",
+                                             .pipeline = values.pipeline_name,
+                                             .default_batch_size = 0},
+                                            spec));
   if (spec.sources().empty()) {
     return Bad(
         "option dataset is missing, and the pipeline names no dataset; "
         "`millrace status` lists the datasets of a server");
   }
-  MR_RETURN_IF_ERROR(SelectOutputs(values.outputs, spec));
-  if (values.batch_size.has_value()) spec.set_batch_size(*values.batch_size);
   if (spec.batch_size() == 0) {
     return Bad(
         "option batch_size is missing or 0; set the number of samples of a "
         "global batch, over all ranks");
-  }
-  if (values.seed.has_value()) spec.set_seed(*values.seed);
-  if (!values.shuffle.empty()) {
-    spec.mutable_shuffle()->Clear();
-    spec.mutable_shuffle()->set_mode(
-        values.shuffle == "global" ? Shuffle::GLOBAL : Shuffle::SEQUENTIAL);
-  }
-  if (!values.last_batch.empty()) {
-    spec.set_last_batch(values.last_batch == "drop"  ? LAST_BATCH_DROP
-                        : values.last_batch == "pad" ? LAST_BATCH_PAD
-                                                     : LAST_BATCH_PARTIAL);
-  }
-  if (!values.compression.empty()) {
-    spec.set_compression(values.compression == "zstd" ? COMPRESSION_ZSTD
-                                                      : COMPRESSION_NONE);
   }
   return spec;
 }
@@ -226,8 +208,8 @@ absl::StatusOr<LoadRequest> MakeLoadRequest(const OptionValues& values) {
                             ": the global batch cannot be shared equally by ",
                             options.world_size, " ranks (world_size)"));
   }
-  if (values.pipeline.empty() && values.preset.empty()) {
-    request.preset_of = values.dataset;
+  if (values.pipeline.empty() && values.choices.preset.empty()) {
+    request.preset_of = values.choices.dataset;
   }
   options.read_only_payload = values.read_only;
   if (values.memory == "offered") {

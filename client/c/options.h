@@ -11,8 +11,6 @@
 #ifndef MILLRACE_CLIENT_C_OPTIONS_H_
 #define MILLRACE_CLIENT_C_OPTIONS_H_
 
-#include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,21 +18,15 @@
 #include "absl/strings/string_view.h"
 #include "client/c/millrace.h"
 #include "client/prefetch/host_loader.h"
+#include "proto/spec_choices.h"
 
 namespace millrace::c {
 
 struct OptionValues {
   LoaderOptions loader;  // without the spec
-  std::string dataset;
-  std::string preset;
-  std::string pipeline;
+  SpecChoices choices;   // names no file
+  std::string pipeline;  // text
   std::string pipeline_name = "pipeline";
-  std::string outputs;
-  std::optional<uint64_t> batch_size;
-  std::optional<uint64_t> seed;
-  std::string shuffle;
-  std::string last_batch;
-  std::string compression;
   std::string memory = "own";
   bool read_only = false;
 

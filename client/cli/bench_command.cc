@@ -62,7 +62,6 @@ struct BenchFlags {
   uint64_t epochs = 0;     // 0: use `batches`
   uint32_t world = 1;
   uint32_t rank = 0;
-  std::string window = "auto";
   uint32_t initial_window = 0;
   uint32_t loaders = 1;
   std::string sweep;
@@ -103,9 +102,7 @@ void BenchFlags::AddTo(program::FlagSet& flags) {
             "--batches");
   flags.Add("world", &world, "N", "Number of ranks of the job");
   flags.Add("rank", &rank, "N", "Rank to receive for, from 0");
-  flags.Add("window", &window, "auto|N",
-            "Max number of batches that are requested and not yet consumed; "
-            "auto or 0: adjusted automatically; N: fixed");
+  spec.loader.AddWindow(flags);
   flags.Add("initial_window", &initial_window, "N",
             "Initial window of --window=auto; 0: chosen by the size of the "
             "batches");
@@ -186,7 +183,8 @@ absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
           "--server and --endpoint cannot be used together: remove one of "
           "them");
     }
-    if (!synthetic.wanted() && (spec.dataset.empty() || dataset_uri.empty())) {
+    if (!synthetic.wanted() &&
+        (spec.choices.dataset.empty() || dataset_uri.empty())) {
       return absl::InvalidArgumentError(
           "--server needs data: give --dataset=NAME and "
           "--dataset_uri=lmdb:PATH, or --synthetic");
@@ -229,13 +227,7 @@ absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
         "flag --loaders=", loaders, ": expected 1 to ", kMaxLoaders));
   }
   MR_RETURN_IF_ERROR(CheckRank(rank, world));
-  uint32_t number = 0;
-  if (window != "auto" && (!absl::SimpleAtoi(window, &number) || number == 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("flag --window=", window,
-                     ": write auto, or a number of batches of at least 2"));
-  }
-  if (number != 0 && initial_window != 0) {
+  if (spec.loader.options.window != 0 && initial_window != 0) {
     return absl::InvalidArgumentError(
         "--window=N and --initial_window cannot be used together, because "
         "--initial_window is for --window=auto: remove one of them");
@@ -273,9 +265,9 @@ class Bench {
       } else if (knob == "same_host") {
         flags.spec.loader.options.same_host = flags::SameHostOf(value);
       } else if (knob == "batch_size") {
-        flags.spec.batch_size = Number(value);
+        flags.spec.choices.batch_size = Number(value);
       } else if (knob == "window") {
-        flags.window = value;
+        flags.spec.loader.options.window = value == "auto" ? 0 : Number(value);
       } else if (knob == "loaders") {
         flags.loaders = Number(value);
       }
@@ -285,7 +277,7 @@ class Bench {
       server_flags.push_back(
           flags.synthetic.wanted()
               ? std::string("--synthetic_only")
-              : absl::StrCat("--dataset=", flags.spec.dataset, "=",
+              : absl::StrCat("--dataset=", flags.spec.choices.dataset, "=",
                              flags.dataset_uri));
       MR_ASSIGN_OR_RETURN(server, BenchServer::Start(flags.server, server_flags,
                                                      signals_.mask_before()));
@@ -302,7 +294,6 @@ class Bench {
     host.read_only_payload = true;
     host.rank = flags.rank;
     host.world_size = flags.world;
-    host.window = flags.window == "auto" ? 0 : Number(flags.window);
     host.initial_window = host.window == 0 ? flags.initial_window : 0;
     host.epochs = 0;
     MR_RETURN_IF_ERROR(UsageError(host.Validate()));
@@ -485,18 +476,20 @@ std::vector<std::string> PlotLines(const BenchFlags& flags,
       flags.server.empty()
           ? absl::StrCat("servers ", flags.spec.loader.options.endpoint)
           : absl::StrCat("a server for each setting: ", flags.server)};
-  if (!flags.spec.preset.empty()) {
-    how.push_back(absl::StrCat("preset ", flags.spec.preset));
+  if (!flags.spec.choices.preset.empty()) {
+    how.push_back(absl::StrCat("preset ", flags.spec.choices.preset));
   }
-  if (!flags.spec.pipeline.empty()) {
-    how.push_back(absl::StrCat("pipeline ", flags.spec.pipeline));
+  if (!flags.spec.choices.pipeline.empty()) {
+    how.push_back(absl::StrCat("pipeline ", flags.spec.choices.pipeline));
   }
   const auto fixed = [&](absl::string_view knob, std::string text) {
     if (setting.Find(knob) == nullptr) how.push_back(std::move(text));
   };
   fixed("batch_size",
         absl::StrCat("batch of ", CountText(spec.batch_size(), "sample")));
-  fixed("window", absl::StrCat("window ", flags.window));
+  const uint32_t window = flags.spec.loader.options.window;
+  fixed("window", window == 0 ? std::string("window auto")
+                              : absl::StrCat("window ", window));
   fixed("loaders", CountText(flags.loaders, "loader"));
   fixed("same_host",
         absl::StrCat("same_host ",
@@ -551,7 +544,7 @@ absl::Status RunSweep(BenchFlags flags, std::vector<BenchSetting> settings,
   Bench bench(flags, signals);
   absl::Status first_error;
   PipelineSpec spec;
-  BenchProgress progress(stderr, isatty(STDERR_FILENO) == 1);
+  BenchProgress progress(STDERR_FILENO, isatty(STDERR_FILENO) == 1);
   // Round by round, so that a change of the machine affects all settings.
   for (uint32_t round = 0; round < flags.rounds; ++round) {
     for (BenchRow& row : rows) {

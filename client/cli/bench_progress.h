@@ -3,7 +3,7 @@
 //
 // One thread.
 //
-//   BenchProgress progress(stderr, isatty(STDERR_FILENO) == 1);
+//   BenchProgress progress(STDERR_FILENO, isatty(STDERR_FILENO) == 1);
 //   progress.Round(1, 3, "window=4");
 //   progress.Clear();  // before the table
 
@@ -11,29 +11,26 @@
 #define MILLRACE_CLIENT_CLI_BENCH_PROGRESS_H_
 
 #include <cstdint>
-#include <cstdio>
 
 #include "absl/strings/string_view.h"
+#include "common/program/progress_line.h"
 
 namespace millrace::cli {
 
 class BenchProgress {
  public:
-  // `out` must outlive this.
-  BenchProgress(std::FILE* out, bool on_terminal)
-      : out_(out), on_terminal_(on_terminal) {}
+  // `fd` must outlive this.
+  BenchProgress(int fd, bool on_terminal) : line_(fd, on_terminal) {}
   ~BenchProgress() { Clear(); }
   BenchProgress(const BenchProgress&) = delete;
 
   // Round `round` (from 1) of `rounds` begins with `setting`.
   void Round(uint32_t round, uint32_t rounds, absl::string_view setting);
   // Clears the line of a terminal.
-  void Clear();
+  void Clear() { line_.Clear(); }
 
  private:
-  std::FILE* const out_;
-  const bool on_terminal_;
-  bool shown_ = false;
+  program::ProgressLine line_;
 };
 
 }  // namespace millrace::cli

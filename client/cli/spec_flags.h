@@ -15,7 +15,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -25,19 +24,13 @@
 #include "common/program/flag_set.h"
 #include "proto/names.h"
 #include "proto/pipeline.pb.h"
+#include "proto/spec_choices.h"
 
 namespace millrace::cli {
 
 struct SpecFlags {
   flags::LoaderFlags loader;  // how to load
-  std::string dataset;
-  std::string preset;
-  std::string pipeline;
-  std::string outputs;
-  std::optional<uint64_t> batch_size;
-  std::optional<uint64_t> seed;
-  std::string last_batch;
-  std::string compression;
+  SpecChoices choices;        // what to load; there is no --shuffle
   // Not a flag: a spec that the flags modify, instead of a dataset, a preset or
   // a file.
   std::optional<PipelineSpec> base;
@@ -52,9 +45,10 @@ struct SpecFlags {
 
   // Whether a flag is given that says what to load.
   bool SaysWhatToLoad() const {
-    return !dataset.empty() || !preset.empty() || !pipeline.empty() ||
-           !outputs.empty() || batch_size.has_value() || seed.has_value() ||
-           !last_batch.empty() || !compression.empty();
+    return !choices.dataset.empty() || !choices.preset.empty() ||
+           !choices.pipeline.empty() || !choices.outputs.empty() ||
+           choices.batch_size.has_value() || choices.seed.has_value() ||
+           !choices.last_batch.empty() || !choices.compression.empty();
   }
 
   // Options of a loader for a command: endpoint, timeouts and the like, without

@@ -1,9 +1,11 @@
 #include "client/flags/loader_flags.h"
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/status_macros.h"
 
 namespace millrace::flags {
 
@@ -12,9 +14,29 @@ void LoaderFlags::AddEndpoint(program::FlagSet& flags) {
             "Data servers; a DNS name may resolve to several");
 }
 
+void LoaderFlags::AddWindow(program::FlagSet& flags) {
+  flags
+      .Add(
+          "window",
+          [this](absl::string_view text) -> absl::Status {
+            uint32_t window = 0;
+            if (text != "auto" &&
+                (!program::FlagSet::ParseValue(text, &window).ok() ||
+                 window == 1)) {
+              return absl::InvalidArgumentError(
+                  "write auto, or a number of batches of at least 2");
+            }
+            options.window = window;
+            return absl::OkStatus();
+          },
+          "auto|N",
+          "Max number of batches that are requested and not yet consumed; "
+          "auto or 0: adjusted automatically; N: fixed")
+      .Default(options.window == 0 ? "auto" : absl::StrCat(options.window));
+}
+
 void LoaderFlags::AddPrefetch(program::FlagSet& flags) {
-  flags.Add("window", &options.window, "N",
-            "Batches that are requested ahead; 0: adjusted automatically");
+  AddWindow(flags);
   flags.Add("data_timeout", &options.next_timeout, "TIME",
             "Max time to wait for a batch; then the run ends");
 }
@@ -49,9 +71,20 @@ void LoaderFlags::AddVerification(program::FlagSet& flags) {
 }
 
 void LoaderFlags::AddHedging(program::FlagSet& flags) {
-  flags.Add("hedge_share", &options.hedge_share, "SHARE",
-            "Upper bound of the share of steps that are requested from a "
-            "second server because they are late; 0: never");
+  flags
+      .Add(
+          "hedge_share",
+          [this](absl::string_view text) -> absl::Status {
+            double& share = options.hedge_share;
+            MR_RETURN_IF_ERROR(program::FlagSet::ParseValue(text, &share));
+            if (share >= 0 && share <= 1) return absl::OkStatus();
+            return absl::InvalidArgumentError(
+                "expected a share of the steps, 0 (never) to 1");
+          },
+          "SHARE",
+          "Upper bound of the share of steps that are requested from a second "
+          "server because they are late; 0: never")
+      .Default(absl::StrCat(options.hedge_share));
   flags
       .Add(
           "hedge_floor",
@@ -65,18 +98,15 @@ void LoaderFlags::AddHedging(program::FlagSet& flags) {
 }
 
 absl::Status LoaderFlags::Validate() const {
-  const double share = options.hedge_share;
-  if (!(share >= 0 && share <= 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("flag --hedge_share=", share,
-                     ": expected a share of the steps, 0 (never) to 1"));
-  }
   // Also when the flag has the value of its default.
-  if (share == 0 && hedge_floor_given_) {
+  if (options.hedge_share == 0 && hedge_floor_given_) {
     return absl::InvalidArgumentError(
         "--hedge_floor has no effect with --hedge_share=0: remove one of them");
   }
-  return absl::OkStatus();
+  LoaderOptions checked = options;
+  // Programs name a missing flag themselves, and some need none.
+  if (checked.endpoint.empty()) checked.endpoint = "localhost:1";
+  return checked.Validate();
 }
 
 SameHost SameHostOf(absl::string_view word) {

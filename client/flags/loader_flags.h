@@ -33,6 +33,7 @@ class LoaderFlags {
   // Each adds its flags under the current heading. A program adds the flags
   // that have an effect in it.
   void AddEndpoint(program::FlagSet& flags);      // --endpoint
+  void AddWindow(program::FlagSet& flags);        // --window
   void AddPrefetch(program::FlagSet& flags);      // --window, --data_timeout
   void AddVerification(program::FlagSet& flags);  // --verify_payload
   // --same_host, --timeout, --step_timeout
@@ -41,7 +42,8 @@ class LoaderFlags {
   // batches, because a loader hedges after 32 steps at the earliest.
   void AddHedging(program::FlagSet& flags);
 
-  // InvalidArgument: names the flag. Requires no --endpoint.
+  // InvalidArgument: a mistake of one flag beside another, or of
+  // LoaderOptions::Validate(), which needs no --endpoint here.
   absl::Status Validate() const;
 
  private:

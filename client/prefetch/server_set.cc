@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/prefetch/retry_backoff.h"
+#include "client/prefetch/retry_schedule.h"
 
 namespace millrace::prefetch {
 namespace {
@@ -204,8 +204,8 @@ uint32_t ServerSet::Failed(ServerId id, absl::Time asked, absl::Time now,
   if (server->failures > 0 && asked <= server->failed_at) return 0;
   server->failed_at = now;
   // A server that was left out stays left out.
-  server->not_before = std::max(server->not_before,
-                                now + RetryBackoff(server->failures, Jitter()));
+  server->not_before = std::max(
+      server->not_before, now + kServerRetry.Delay(server->failures, Jitter()));
   server->why = std::string(why);
   return ++server->failures;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/prefetch/retry_schedule.h"
 #include "common/logging.h"
 
 namespace millrace::receive {
@@ -26,7 +27,7 @@ void SameHostPeer::Poll() {
     case local::ServerLink::State::kEnded:
       problem_ = link_->status();
       nonce_ = link_->nonce();
-      retry_at_ = SteadyDeadline(kRetry);
+      retry_at_ = SteadyDeadline(prefetch::kSharedMemoryRetry.Delay());
       link_ = nullptr;
       ready_ = false;
       Say(problem_);
@@ -65,7 +66,7 @@ absl::Status SameHostPeer::TakeOffer(std::optional<absl::string_view> bytes) {
     if (link.ok()) {
       link_ = *std::move(link);
     } else {
-      retry_at_ = SteadyDeadline(kRetry);
+      retry_at_ = SteadyDeadline(prefetch::kSharedMemoryRetry.Delay());
       if (absl::IsUnavailable(problem_)) {
         problem_ = absl::UnavailableError(
             absl::StrCat("the server is on another machine or in another "

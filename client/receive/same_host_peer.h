@@ -33,9 +33,6 @@ namespace millrace::receive {
 
 class SameHostPeer {
  public:
-  // Pause before the next attempt after a link that failed or ended.
-  static constexpr absl::Duration kRetry = absl::Seconds(10);
-
   SameHostPeer(SameHost wish, std::string address)
       : wish_(wish), address_(std::move(address)) {}
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/prefetch/retry_schedule.h"
 #include "client/receive/channel.h"
 #include "client/receive/endpoint.h"
 #include "client/receive/unary_call.h"
@@ -63,18 +64,17 @@ absl::StatusOr<Response> AskOne(absl::string_view endpoint,
   return NoAnswerError(endpoint, servers, results);
 }
 
-// Pause before the request is repeated to busy servers.
-constexpr absl::Duration kAskAgainAfter = absl::Milliseconds(200);
-// Time between two looks at a CancelFlag during that pause.
+// Time between two looks at a CancelFlag during a pause.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(50);
 
 bool IsSet(const CancelFlag* cancelled) {
   return cancelled != nullptr && cancelled->load();
 }
 
-void Pause(const CancelFlag* cancelled) {
-  for (absl::Duration left = kAskAgainAfter;
-       left > absl::ZeroDuration() && !IsSet(cancelled); left -= kLookInterval) {
+void Pause(absl::Duration pause, const CancelFlag* cancelled) {
+  for (absl::Duration left = pause;
+       left > absl::ZeroDuration() && !IsSet(cancelled);
+       left -= kLookInterval) {
     absl::SleepFor(kLookInterval);
   }
 }
@@ -147,10 +147,11 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
     if (IsSet(cancelled)) {
       return absl::CancelledError("the request was cancelled");
     }
-    if (!busy || SteadyDeadline(kAskAgainAfter) >= deadline) {
+    const absl::Duration delay = prefetch::kQuestionRetry.Delay();
+    if (!busy || SteadyDeadline(delay) >= deadline) {
       return NoAnswerError(endpoint, servers, results);
     }
-    Pause(cancelled);
+    Pause(delay, cancelled);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/connection_doubt.h"
 #include "client/prefetch/retry_rule.h"
+#include "client/prefetch/retry_schedule.h"
 #include "client/receive/call_error.h"
 #include "client/receive/steady_deadline.h"
 #include "common/logging.h"
@@ -28,7 +29,6 @@ namespace {
 
 using Clock = SteadyTime::clock;
 
-constexpr std::chrono::milliseconds kAskAgainAfter(200);
 // gRPC may end a call this much before its deadline.
 constexpr std::chrono::milliseconds kTimerSlack(10);
 // Time between two looks at UnaryOptions::cancelled.
@@ -67,13 +67,13 @@ void* TagOf(size_t server, size_t event) {
 
 // Delay before the request is repeated to a server with this result. Nullopt:
 // the result is final.
-std::optional<std::chrono::milliseconds> AskAgainAfter(
-    const absl::Status& result) {
-  if (absl::IsUnavailable(result)) return kAskAgainAfter;
+std::optional<absl::Duration> AskAgainAfter(const absl::Status& result) {
+  const absl::Duration delay = prefetch::kQuestionRetry.Delay();
+  if (absl::IsUnavailable(result)) return delay;
   if (!absl::IsResourceExhausted(result)) return std::nullopt;
   const int64_t delay_ms = GetErrorDetail(result).retry_delay_ms();
   if (delay_ms <= 0) return std::nullopt;
-  return std::max(kAskAgainAfter, std::chrono::milliseconds(delay_ms));
+  return std::max(delay, absl::Milliseconds(delay_ms));
 }
 
 // Whether the request to a server with this result may succeed over a new
@@ -264,8 +264,8 @@ void Inquiry::OnEnd(size_t i, size_t event) {
   }
   if (result.ok()) OnAnswer(i, event);
   if (options_.insist && !answered_ && again.has_value() &&
-      Clock::now() + *again < deadline_) {
-    asking.pause.Set(&queue_, Clock::now() + *again, TagOf(i, kPause));
+      SteadyDeadline(*again) < deadline_) {
+    asking.pause.Set(&queue_, SteadyDeadline(*again), TagOf(i, kPause));
     return;
   }
   asking.done = true;

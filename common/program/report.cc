@@ -59,13 +59,11 @@ std::string Report::Text() const {
 }
 
 std::string Report::Json() const {
-  std::string json;
+  JsonObject json;
   for (const Line& line : lines_) {
-    if (line.key.empty()) continue;
-    absl::StrAppend(&json, json.empty() ? "" : ", ", JsonText(line.key), ": ",
-                    line.json);
+    if (!line.key.empty()) json.AddJson(line.key, line.json);
   }
-  return absl::StrCat("{", json, "}");
+  return json.Json();
 }
 
 std::string Table(const std::vector<std::vector<std::string>>& rows) {

@@ -8,10 +8,10 @@
 #include "common/usage_error.h"
 #include "proto/dtype.h"
 #include "server/data_tool/commands.h"
-#include "server/data_tool/dataset_files.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
+#include "server/storage/dataset_files.h"
 #include "server/storage/open.h"
 
 namespace millrace::data_tool {
@@ -49,79 +49,69 @@ const Field* ClassField(const DatasetInfo& info) {
   return nullptr;
 }
 
-template <typename Names>
-std::string NamesJson(const Names& names) {
-  return absl::StrCat(
-      "[",
-      absl::StrJoin(names, ", ",
-                    [](std::string* out, const std::string& name) {
-                      out->append(JsonText(name));
-                    }),
-      "]");
+std::string FieldJson(const Field& field) {
+  JsonObject json;
+  json.Add("name", field.name()).Add("kind", KindName(field.kind()));
+  if (field.kind() != FIELD_KIND_ENCODED_IMAGE) {
+    json.Add("dtype", DTypeName(field.dtype()));
+  }
+  if (field.kind() == FIELD_KIND_TENSOR) json.Add("shape", field.shape());
+  if (field.num_classes() > 0) {
+    json.Add("num_classes", field.num_classes())
+        .Add("class_names", field.class_names());
+  }
+  return json.Json();
 }
 
-void PrintJson(absl::string_view uri, const DatasetInfo& info,
-               const DatasetFiles& files, std::ostream& out) {
-  out << "{\n"
-      << "  \"uri\": " << JsonText(uri) << ",\n"
-      << "  \"format\": " << JsonText(info.format()) << ",\n"
-      << "  \"samples\": " << info.samples() << ",\n"
-      << "  \"bytes\": " << TotalBytes(info) << ",\n"
-      << "  \"fingerprint\": " << JsonText(info.fingerprint()) << ",\n";
+std::string ColumnJson(const LeftOutColumn& column) {
+  return JsonObject()
+      .Add("name", column.name())
+      .Add("reason", column.reason())
+      .Json();
+}
+
+std::string ShardJson(const ShardInfo& shard) {
+  return JsonObject()
+      .Add("name", shard.name())
+      .Add("first_sample", shard.first_sample())
+      .Add("samples", shard.samples())
+      .Add("bytes", shard.bytes())
+      .Add("content_sum", shard.content_sum())
+      .Json();
+}
+
+std::string InfoJson(absl::string_view uri, const DatasetInfo& info,
+                     const storage::DatasetFiles& files) {
+  JsonObject json;
+  json.Add("uri", uri)
+      .Add("format", info.format())
+      .Add("samples", info.samples())
+      .Add("bytes", TotalBytes(info))
+      .Add("fingerprint", info.fingerprint());
   if (info.has_reader()) {
-    out << "  \"reader\": {\"name\": " << JsonText(info.reader().name())
-        << ", \"version\": " << JsonText(info.reader().version())
-        << ", \"library_hash\": " << JsonText(info.reader().library_hash())
-        << "},\n";
+    json.AddJson("reader",
+                 JsonObject()
+                     .Add("name", info.reader().name())
+                     .Add("version", info.reader().version())
+                     .Add("library_hash", info.reader().library_hash())
+                     .Json());
   }
   if (const Field* label = ClassField(info)) {
-    out << "  \"num_classes\": " << label->num_classes() << ",\n"
-        << "  \"classes\": " << NamesJson(label->class_names()) << ",\n";
+    json.Add("num_classes", label->num_classes())
+        .Add("classes", label->class_names());
   }
-  out << "  \"train_preset\": " << JsonText(info.train_preset()) << ",\n"
-      << "  \"eval_preset\": " << JsonText(info.eval_preset()) << ",\n"
-      << "  \"fields\": [";
-  absl::string_view separator = "\n";
-  for (const Field& field : info.schema().fields()) {
-    out << separator << "    {\"name\": " << JsonText(field.name())
-        << ", \"kind\": " << JsonText(KindName(field.kind()));
-    if (field.kind() != FIELD_KIND_ENCODED_IMAGE) {
-      out << ", \"dtype\": " << JsonText(DTypeName(field.dtype()));
-    }
-    if (field.kind() == FIELD_KIND_TENSOR) {
-      out << ", \"shape\": [" << absl::StrJoin(field.shape(), ", ") << "]";
-    }
-    if (field.num_classes() > 0) {
-      out << ", \"num_classes\": " << field.num_classes()
-          << ", \"class_names\": " << NamesJson(field.class_names());
-    }
-    out << "}";
-    separator = ",\n";
-  }
-  out << "\n  ],\n  \"left_out\": [";
-  separator = "";
-  for (const LeftOutColumn& column : info.left_out()) {
-    out << separator << "{\"name\": " << JsonText(column.name())
-        << ", \"reason\": " << JsonText(column.reason()) << "}";
-    separator = ", ";
-  }
-  out << "],\n  \"folders\": " << NamesJson(files.folders)
-      << ",\n  \"warnings\": " << NamesJson(files.Warnings())
-      << ",\n  \"shards\": [";
-  separator = "\n";
-  for (const ShardInfo& shard : info.shards()) {
-    out << separator << "    {\"name\": " << JsonText(shard.name())
-        << ", \"first_sample\": " << shard.first_sample()
-        << ", \"samples\": " << shard.samples()
-        << ", \"bytes\": " << shard.bytes()
-        << ", \"content_sum\": " << JsonText(shard.content_sum()) << "}";
-    separator = ",\n";
-  }
-  out << "\n  ]\n}\n";
+  return json.Add("train_preset", info.train_preset())
+      .Add("eval_preset", info.eval_preset())
+      .AddJson("fields", JsonList(info.schema().fields(), FieldJson))
+      .AddJson("left_out", JsonList(info.left_out(), ColumnJson))
+      .Add("folders", files.folders)
+      .Add("warnings", files.Warnings())
+      .AddJson("shards", JsonList(info.shards(), ShardJson))
+      .Json();
 }
 
 void PrintText(absl::string_view uri, const DatasetInfo& info,
-               const DatasetFiles& files, std::ostream& out) {
+               const storage::DatasetFiles& files, std::ostream& out) {
   out << Readable(uri) << "\n"
       << "format       " << info.format() << "\n"
       << "samples      " << info.samples() << "\n"
@@ -202,10 +192,11 @@ int RunInspect(const std::vector<std::string>& args, std::ostream& out) {
   const auto source = storage::OpenRecordSource(
       uri, {.cache_dir = cache_dir, .operators = operators->get()});
   if (!source.ok()) return Report("inspect", source.status());
-  const absl::StatusOr<DatasetFiles> files = FindDatasetFiles(uri);
+  const absl::StatusOr<storage::DatasetFiles> files =
+      storage::FindDatasetFiles(uri);
   if (!files.ok()) return Report("inspect", files.status());
   if (json) {
-    PrintJson(uri, (*source)->info(), *files, out);
+    out << InfoJson(uri, (*source)->info(), *files) << "\n";
   } else {
     PrintText(uri, (*source)->info(), *files, out);
   }

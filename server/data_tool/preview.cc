@@ -11,19 +11,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "common/atomic_file.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/output_file.h"
 #include "common/picture/picture_renderer.h"
-#include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/bad_sample_hint.h"
 #include "proto/flag_hint.h"
 #include "proto/output_names.h"
-#include "proto/spec_text.h"
+#include "proto/spec_choices.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/explained_batch.h"
 #include "server/data_tool/preview_batch.h"
@@ -45,9 +43,7 @@ constexpr int64_t kMaxCell = 1024;
 
 struct Flags {
   std::vector<std::string> datasets;
-  std::string preset;
-  std::string pipeline;
-  std::string outputs;
+  SpecChoices choices;
   std::string output;
   std::string field;
   std::string explain;  // "text" or "json"
@@ -56,8 +52,7 @@ struct Flags {
   uint64_t epoch = 0;
   uint64_t step = 0;
   int64_t samples = 16;
-  std::optional<uint64_t> seed;  // absent: the pipeline's seed
-  int64_t batch_size = 0;        // 0: the pipeline's, or --samples
+  int64_t batch_size = 0;  // 0: the pipeline's, or --samples
   int64_t cell = 224;
   int64_t columns = 0;
 };
@@ -69,13 +64,13 @@ absl::Status CheckFlags(const Flags& flags, bool batch_size_given) {
   if (flags.datasets.empty()) {
     return invalid("--dataset=URI is missing, such as lmdb:/data/train");
   }
-  if (flags.preset.empty() == flags.pipeline.empty()) {
+  if (flags.choices.preset.empty() == flags.choices.pipeline.empty()) {
     return invalid(
         "set one of --preset=NAME and --pipeline=FILE, which define the "
         "transforms");
   }
   PipelineSpec unused;
-  MR_RETURN_IF_ERROR(SelectOutputs(flags.outputs, unused));
+  MR_RETURN_IF_ERROR(SelectOutputs(flags.choices.outputs, unused));
   if (flags.output.empty() && flags.explain.empty()) {
     return invalid(
         "nothing to do: set --output=FILE.png for the pictures, --explain for "
@@ -113,27 +108,22 @@ absl::Status CheckFlags(const Flags& flags, bool batch_size_given) {
     return invalid("--batch_size=", flags.batch_size, ": it must be 1 .. ",
                    plan::kMaxBatchSize);
   }
-  if (!flags.preset.empty()) {
-    MR_RETURN_IF_ERROR(plan::CheckPresetName(flags.preset));
+  if (!flags.choices.preset.empty()) {
+    MR_RETURN_IF_ERROR(plan::CheckPresetName(flags.choices.preset));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<PipelineSpec> ReadSpec(const Flags& flags) {
-  PipelineSpec spec;
-  if (!flags.pipeline.empty()) {
-    MR_ASSIGN_OR_RETURN(const std::string text,
-                        UsageError(ReadFile(flags.pipeline, kMaxTextFileBytes,
-                                            "the pipeline")));
-    MR_ASSIGN_OR_RETURN(spec, UsageError(ParseSpecText(text, flags.pipeline)));
-  } else {
-    spec.set_preset(flags.preset);
-  }
-  MR_RETURN_IF_ERROR(SelectOutputs(flags.outputs, spec));
-  if (flags.seed.has_value()) spec.set_seed(*flags.seed);
+  SpecChoices choices = flags.choices;
   if (flags.batch_size > 0) {
-    spec.set_batch_size(static_cast<uint64_t>(flags.batch_size));
+    choices.batch_size = static_cast<uint64_t>(flags.batch_size);
   }
+  // CheckFlags() requires a pipeline or a preset.
+  MR_ASSIGN_OR_RETURN(PipelineSpec spec, choices.Start([] { return ""; }));
+  // Without a batch size, --samples replaces it.
+  MR_RETURN_IF_ERROR(choices.Replace(
+      {.pipeline = choices.pipeline, .default_batch_size = 0}, spec));
   return spec;
 }
 
@@ -147,67 +137,69 @@ std::string Where(const PipelineSpec& spec, const DrawnValues& drawn) {
 
 std::string DrawnJson(const PipelineSpec& spec,
                       const std::vector<DrawnValues>& list) {
-  return absl::StrCat(
-      "[",
-      absl::StrJoin(list, ", ",
-                    [&](std::string* out, const DrawnValues& drawn) {
-                      absl::StrAppend(
-                          out, "{\"place\": ", drawn.place,
-                          ", \"transform\": ", JsonText(NameOf(spec, drawn)),
-                          drawn.field.empty()
-                              ? ""
-                              : absl::StrCat(", \"field\": ",
-                                             JsonText(drawn.field)),
-                          ", \"drawn\": ", JsonText(drawn.what), "}");
-                    }),
-      "]");
+  return JsonList(list, [&spec](const DrawnValues& drawn) {
+    JsonObject json;
+    json.Add("place", drawn.place).Add("transform", NameOf(spec, drawn));
+    if (!drawn.field.empty()) json.Add("field", drawn.field);
+    return json.Add("drawn", drawn.what).Json();
+  });
 }
 
-void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
-                      const ExplainedBatch& explained, std::ostream& out) {
+std::string HexOf(uint64_t value) { return absl::StrFormat("%016x", value); }
+
+// The label of a sample that is shown; "": it is not in the batch, or its row
+// is left empty.
+std::string LabelOf(const PreviewBatch& batch, const ExplainedSample& sample) {
+  return sample.here && batch.valid(sample.row) ? batch.label(sample.row) : "";
+}
+
+void PrintJsonLines(const Flags& flags, const PreviewBatch& batch,
+                    const ExplainedBatch& explained, std::ostream& out) {
   const PipelineSpec& spec = batch.resolved_spec();
-  const bool json = flags.explain == "json";
-  const std::string digest = absl::StrFormat("%016x", batch.payload_xxh3());
-  if (json) {
-    out << "{\"epoch\": " << flags.epoch << ", \"step\": " << flags.step
-        << ", \"seed\": " << spec.seed()
-        << ", \"batch_size\": " << spec.batch_size()
-        << ", \"payload_xxh3\": " << JsonText(digest)
-        << ", \"drawn\": " << DrawnJson(spec, explained.drawn) << "}\n";
-  } else {
-    out << "epoch " << flags.epoch << ", step " << flags.step << " of "
-        << batch.steps_per_epoch() << ", seed " << spec.seed() << ", batch of "
-        << spec.batch_size() << ", payload xxh3 " << digest << "\n";
-    for (const DrawnValues& drawn : explained.drawn) {
-      out << "  " << Where(spec, drawn) << ": " << drawn.what << "\n";
-    }
+  out << JsonObject()
+             .Add("epoch", flags.epoch)
+             .Add("step", flags.step)
+             .Add("seed", spec.seed())
+             .Add("batch_size", spec.batch_size())
+             .Add("payload_xxh3", HexOf(batch.payload_xxh3()))
+             .AddJson("drawn", DrawnJson(spec, explained.drawn))
+             .Json()
+      << "\n";
+  for (const ExplainedSample& sample : explained.samples) {
+    JsonObject json;
+    json.AddJson("row", sample.here ? JsonOf(sample.row) : "null");
+    if (spec.sources_size() > 1) json.Add("source", sample.source);
+    json.Add("sample", sample.index).Add("key", HexOf(sample.key));
+    if (sample.here && !batch.valid(sample.row)) json.Add("left_empty", true);
+    json.Add("label", LabelOf(batch, sample))
+        .AddJson("drawn", DrawnJson(spec, sample.drawn));
+    out << json.Json() << "\n";
+  }
+}
+
+void PrintText(const Flags& flags, const PreviewBatch& batch,
+               const ExplainedBatch& explained, std::ostream& out) {
+  const PipelineSpec& spec = batch.resolved_spec();
+  out << "epoch " << flags.epoch << ", step " << flags.step << " of "
+      << batch.steps_per_epoch() << ", seed " << spec.seed() << ", batch of "
+      << spec.batch_size() << ", payload xxh3 " << HexOf(batch.payload_xxh3())
+      << "\n";
+  for (const DrawnValues& drawn : explained.drawn) {
+    out << "  " << Where(spec, drawn) << ": " << drawn.what << "\n";
   }
   for (const ExplainedSample& sample : explained.samples) {
-    const bool several = spec.sources_size() > 1;
-    const bool empty = sample.here && !batch.valid(sample.row);
-    const std::string label =
-        sample.here && !empty ? batch.label(sample.row) : "";
-    const std::string key = absl::StrFormat("%016x", sample.key);
-    if (json) {
-      out << "{\"row\": " << (sample.here ? absl::StrCat(sample.row) : "null")
-          << (several ? absl::StrCat(", \"source\": ", sample.source) : "")
-          << ", \"sample\": " << sample.index << ", \"key\": " << JsonText(key)
-          << (empty ? ", \"left_empty\": true" : "")
-          << ", \"label\": " << JsonText(label)
-          << ", \"drawn\": " << DrawnJson(spec, sample.drawn) << "}\n";
-      continue;
-    }
     out << "row " << sample.row << ": sample " << sample.index;
-    if (several) {
+    if (spec.sources_size() > 1) {
       out << " of "
           << Readable(spec.sources(static_cast<int>(sample.source)).dataset());
     }
-    out << ", key " << key;
+    out << ", key " << HexOf(sample.key);
     if (!sample.here) {
       out << ", damaged and replaced";
-    } else if (empty) {
+    } else if (!batch.valid(sample.row)) {
       out << ", damaged and left empty";
-    } else if (!label.empty()) {
+    } else if (const std::string label = LabelOf(batch, sample);
+               !label.empty()) {
       out << ", label " << Readable(label);
     }
     out << "\n";
@@ -219,9 +211,11 @@ void PrintExplanation(const Flags& flags, const PreviewBatch& batch,
 }
 
 std::string PipelineName(const Flags& flags) {
-  return flags.pipeline.empty()
-             ? absl::StrCat("preset ", flags.preset)
-             : std::filesystem::path(flags.pipeline).filename().string();
+  return flags.choices.pipeline.empty()
+             ? absl::StrCat("preset ", flags.choices.preset)
+             : std::filesystem::path(flags.choices.pipeline)
+                   .filename()
+                   .string();
 }
 
 absl::Status WriteSheet(const Flags& flags, const PreviewBatch& batch,
@@ -288,11 +282,10 @@ absl::Status Preview(const Flags& flags, bool samples_given,
   options.operators = operators.get();
   const auto made = PreviewBatch::Make(std::move(datasets), spec, options);
   if (!made.ok()) {
-    // Without a batch size, --samples replaces it.
     const std::string flag =
         flags.batch_size > 0 ? absl::StrCat("--batch_size=", flags.batch_size)
         : spec.batch_size() == 0 ? absl::StrCat("--samples=", flags.samples)
-                                 : flags.pipeline;
+                                 : flags.choices.pipeline;
     return WithOwnFlag(NamingFlag(made.status(), "batch_size", flag),
                        {"outputs"});
   }
@@ -307,7 +300,11 @@ absl::Status Preview(const Flags& flags, bool samples_given,
         spec.batch_size() > 0 ? ", or a larger --batch_size" : "")));
   }
   MR_ASSIGN_OR_RETURN(const ExplainedBatch explained, ExplainRows(*batch));
-  if (!flags.explain.empty()) PrintExplanation(flags, *batch, explained, out);
+  if (flags.explain == "json") {
+    PrintJsonLines(flags, *batch, explained, out);
+  } else if (!flags.explain.empty()) {
+    PrintText(flags, *batch, explained, out);
+  }
   return renderer ? WriteSheet(flags, *batch, explained, *renderer)
                   : absl::OkStatus();
 }
@@ -332,12 +329,13 @@ int RunPreview(const std::vector<std::string>& args, std::ostream& out) {
       "Dataset, lmdb:PATH, parquet:PATH or imagefolder:PATH; for a mixture "
       "repeat the flag, once for each dataset of the pipeline, in the "
       "pipeline's order");
-  flags.Add("preset", &given.preset, "NAME", "Name of a preset pipeline");
-  flags.Add("pipeline", &given.pipeline, "FILE",
+  flags.Add("preset", &given.choices.preset, "NAME",
+            "Name of a preset pipeline");
+  flags.Add("pipeline", &given.choices.pipeline, "FILE",
             "File of a pipeline (docs/transforms.md); if it names one dataset, "
             "--dataset replaces that name");
   flags
-      .Add("outputs", &given.outputs, "FIELD,...",
+      .Add("outputs", &given.choices.outputs, "FIELD,...",
            "Fields of the dataset that become tensors")
       .Default("the outputs of the pipeline file, otherwise all fields");
   flags.Add("epoch", &given.epoch, "N", "Epoch, from 0");
@@ -350,7 +348,7 @@ int RunPreview(const std::vector<std::string>& args, std::ostream& out) {
           "the file's batch_size, otherwise --samples, or all samples of a "
           "smaller dataset");
   flags
-      .Add("seed", &given.seed, "N",
+      .Add("seed", &given.choices.seed, "N",
            "Seed of the order and of all random choices")
       .Default("the file's seed, otherwise 0");
   flags.Add("operators", &given.operators, "FILE.so",

@@ -3,11 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/count_text.h"
 #include "server/data_tool/report.h"
@@ -23,25 +21,17 @@ constexpr int kBarWidth = 30;
 ToolProgress::ToolProgress(std::string verb, int64_t total)
     : verb_(std::move(verb)),
       total_(total),
-      on_terminal_(isatty(STDERR_FILENO) == 1),
       start_(absl::Now()),
-      next_(start_ + kInterval) {}
+      next_(start_ + kInterval),
+      line_(STDERR_FILENO, isatty(STDERR_FILENO) == 1) {}
 
 void ToolProgress::Update(int64_t done, int64_t bytes) {
-  if (!on_terminal_) return;
+  if (!line_.on_terminal()) return;
   const absl::Time now = absl::Now();
   if (now < next_) return;
   next_ = now + kInterval;
-  shown_ = true;
-  // \033[K clears the rest of a longer line.
-  absl::FPrintF(stderr, "\r%s\033[K",
-                ToolProgressText(verb_, done, total_, bytes,
-                                 absl::ToDoubleSeconds(now - start_)));
-  std::fflush(stderr);
-}
-
-ToolProgress::~ToolProgress() {
-  if (shown_) absl::FPrintF(stderr, "\r\033[K");
+  line_.Show(ToolProgressText(verb_, done, total_, bytes,
+                              absl::ToDoubleSeconds(now - start_)));
 }
 
 std::string ToolProgressText(absl::string_view verb, int64_t done,

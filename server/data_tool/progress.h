@@ -13,6 +13,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/program/progress_line.h"
 
 namespace millrace::data_tool {
 
@@ -20,7 +21,7 @@ class ToolProgress {
  public:
   // `verb`: "packing". Writes to standard error.
   ToolProgress(std::string verb, int64_t total);
-  ~ToolProgress();  // clears the line
+  ~ToolProgress() { line_.Clear(); }
   ToolProgress(const ToolProgress&) = delete;
 
   // `done` of the total, `bytes` since the beginning; 0: not counted.
@@ -29,10 +30,9 @@ class ToolProgress {
  private:
   const std::string verb_;
   const int64_t total_;
-  const bool on_terminal_;
   const absl::Time start_;
   absl::Time next_;
-  bool shown_ = false;
+  program::ProgressLine line_;
 };
 
 // "packing [######........................] 256,233/1,281,167, 17,100/s,

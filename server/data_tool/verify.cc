@@ -25,12 +25,12 @@
 #include "common/stop_signals.h"
 #include "common/usage_error.h"
 #include "server/data_tool/commands.h"
-#include "server/data_tool/dataset_files.h"
 #include "server/data_tool/image_check.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operators.h"
 #include "server/storage/content_hash.h"
+#include "server/storage/dataset_files.h"
 #include "server/storage/open.h"
 #include "server/storage/sample_files.h"
 
@@ -198,7 +198,8 @@ absl::Status Verify(const std::string& uri,
   MR_ASSIGN_OR_RETURN(auto source, storage::OpenRecordSource(
                                        uri, {.cache_dir = cache_dir,
                                              .operators = operators.get()}));
-  MR_ASSIGN_OR_RETURN(const DatasetFiles files, FindDatasetFiles(uri));
+  MR_ASSIGN_OR_RETURN(const storage::DatasetFiles files,
+                      storage::FindDatasetFiles(uri));
   MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());
   const DatasetInfo& info = source->info();
   std::vector<int> image_fields;

@@ -142,6 +142,7 @@ _CODECS = ["//third_party:lmdb", "//third_party:jpeg", "//third_party:png",
 DEPENDENCIES = [
     ("client-is-thin", "//client/...", ["//server/...", "//trainer/..."] + _CODECS),
     ("loader-is-thin", "//client:loader", ["//server/..."] + _CODECS),
+    ("server-without-data-tool", "//server:millrace-server", ["//server/data_tool/..."]),
     ("server-draws-nothing", "//server:millrace-server",
      ["//common/picture/...", "//third_party:cairo"]),
     ("client-rooms-without-torch",

@@ -12,7 +12,18 @@
 namespace millrace {
 namespace {
 
-TEST(LogLevelTest, DebugAndInfoAreLevels) {
+TEST(LogLevelTest, EachSeverityHasAWord) {
+  EXPECT_EQ(*ParseLogLevel("debug"), LogSeverity::kDEBUG);
+  EXPECT_EQ(*ParseLogLevel("info"), LogSeverity::kINFO);
+  EXPECT_EQ(*ParseLogLevel("warning"), LogSeverity::kWARNING);
+  EXPECT_EQ(*ParseLogLevel("error"), LogSeverity::kERROR);
+  EXPECT_EQ(ParseLogLevel("verb\nose").status(),
+            absl::InvalidArgumentError(
+                "log level \"verb\\nose\": expected debug, info, warning or "
+                "error"));
+}
+
+TEST(LogLevelTest, DebugAndInfoAreLevelsOfTheEnvironment) {
   for (const char* level : {"", "info", "debug"}) {
     setenv("MILLRACE_LOG_LEVEL", level, 1);
     EXPECT_TRUE(CheckLogLevel().ok()) << level;
@@ -22,7 +33,7 @@ TEST(LogLevelTest, DebugAndInfoAreLevels) {
 }
 
 TEST(LogLevelTest, AnotherLevelIsAMistake) {
-  for (const char* level : {"verbose", "DEBUG", "0"}) {
+  for (const char* level : {"verbose", "DEBUG", "0", "warning", "error"}) {
     setenv("MILLRACE_LOG_LEVEL", level, 1);
     const absl::Status status = CheckLogLevel();
     EXPECT_TRUE(IsUsageError(status)) << status;

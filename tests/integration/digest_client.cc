@@ -70,8 +70,7 @@ absl::Status Run(const std::vector<std::string>& arguments) {
             "Number of batches after which it ends; 0: at SIGTERM");
   flags.Add("rank", &values.rank, "R", "Rank of this client");
   flags.Add("world", &values.world_size, "W", "Number of ranks of the job");
-  flags.Add("window", &values.window, "N",
-            "Upper bound of the batches in flight");
+  spec_flags.loader.AddWindow(flags);
   flags.Add("pace", &pace, "TIME", "Time that the work on a batch takes");
   absl::Duration next_timeout = values.next_timeout;
   flags.Add("next_timeout", &next_timeout, "TIME",

@@ -143,7 +143,12 @@ TEST(PortFileToRemoveTest, IsThatOfAServerThatServes) {
   EXPECT_EQ(PortFileToRemove({"--threads=4", "--port_file=/tmp/p"}), "/tmp/p");
   EXPECT_EQ(PortFileToRemove({"--port_file", "/tmp/p", "--treads=4"}),
             "/tmp/p");
+  EXPECT_EQ(PortFileToRemove({"--treads=4", "-x", "--threads", "--port_file",
+                              "/tmp/p", "more", "--listen"}),
+            "/tmp/p");
   EXPECT_EQ(PortFileToRemove({"-port_file=/tmp/p"}), "/tmp/p");
+  EXPECT_EQ(PortFileToRemove({"--port_file=/tmp/p", "--noparse_config"}),
+            "/tmp/p");
   EXPECT_EQ(PortFileToRemove({"--threads=4"}), "");
   EXPECT_EQ(PortFileToRemove({"--port_file"}), "");
   EXPECT_EQ(PortFileToRemove({"--port_file", "--threads=4"}), "");

@@ -17,31 +17,31 @@ int64_t Elements(const Field& field) {
 }
 
 std::string ValueJson(absl::string_view dtype) {
-  return absl::StrCat("{\"dtype\": ", JsonText(dtype),
-                      ", \"_type\": \"Value\"}");
+  return JsonObject().Add("dtype", dtype).Add("_type", "Value").Json();
 }
 
 std::string FeatureJson(const Field& field) {
   if (field.kind() == FIELD_KIND_ENCODED_IMAGE) {
-    return "{\"_type\": \"Image\"}";
+    return JsonObject().Add("_type", "Image").Json();
   }
   if (field.kind() == FIELD_KIND_RAGGED) return ValueJson("binary");
   if (field.num_classes() > 0) {
-    std::string names;
-    for (int64_t i = 0; i < field.num_classes(); ++i) {
-      absl::StrAppend(&names, i == 0 ? "" : ", ",
-                      JsonText(field.class_names().empty()
-                                   ? absl::StrCat(i)
-                                   : field.class_names(static_cast<int>(i))));
+    std::vector<std::string> names(field.class_names().begin(),
+                                   field.class_names().end());
+    if (names.empty()) {
+      for (int64_t i = 0; i < field.num_classes(); ++i) {
+        names.push_back(absl::StrCat(i));
+      }
     }
-    return absl::StrCat("{\"names\": [", names,
-                        "], \"_type\": \"ClassLabel\"}");
+    return JsonObject().Add("names", names).Add("_type", "ClassLabel").Json();
   }
   const std::string value = ValueJson(DTypeName(field.dtype()));
   if (field.shape().empty()) return value;
-  return absl::StrCat("{\"feature\": ", value,
-                      ", \"length\": ", Elements(field),
-                      ", \"_type\": \"Sequence\"}");
+  return JsonObject()
+      .AddJson("feature", value)
+      .Add("length", Elements(field))
+      .Add("_type", "Sequence")
+      .Json();
 }
 
 // The member `name` of a JSON object; null: there is none.
@@ -54,12 +54,13 @@ const google::protobuf::Value* Find(const google::protobuf::Struct& object,
 }  // namespace
 
 std::string FeaturesJson(const Schema& schema) {
-  std::string features;
+  JsonObject features;
   for (const Field& field : schema.fields()) {
-    absl::StrAppend(&features, features.empty() ? "" : ", ",
-                    JsonText(field.name()), ": ", FeatureJson(field));
+    features.AddJson(field.name(), FeatureJson(field));
   }
-  return absl::StrCat("{\"info\": {\"features\": {", features, "}}}");
+  return JsonObject()
+      .AddJson("info", JsonObject().AddJson("features", features.Json()).Json())
+      .Json();
 }
 
 absl::StatusOr<std::map<std::string, ClassLabelFeature>> ParseClassLabels(

@@ -14,7 +14,7 @@ std::string Written(bool on_terminal, Use use) {
   std::FILE* const file = std::tmpfile();
   EXPECT_NE(file, nullptr);
   {
-    BenchProgress progress(file, on_terminal);
+    BenchProgress progress(fileno(file), on_terminal);
     use(progress);
   }
   std::rewind(file);

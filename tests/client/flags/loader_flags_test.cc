@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -80,6 +81,25 @@ TEST_F(LoaderFlagsTest, HaveTheDefaultsOfTheOptionsAndShowThem) {
   }
 }
 
+TEST_F(LoaderFlagsTest, TheWindowAdaptsOrIsANumber) {
+  ASSERT_TRUE(Parse({"--window=8"}).ok());
+  EXPECT_EQ(loader_.options.window, 8u);
+  for (const char* flag : {"--window=auto", "--window=0"}) {
+    ASSERT_TRUE(Parse({flag}).ok()) << flag;
+    EXPECT_EQ(loader_.options.window, 0u) << flag;
+  }
+  EXPECT_THAT(help_, HasSubstr("--window=auto|N"));
+  EXPECT_THAT(help_, HasSubstr("N: fixed (default auto)"));
+  for (const char* word : {"1", "many", "-4", "4294967296"}) {
+    EXPECT_THAT(Mistake(absl::StrCat("--window=", word)),
+                HasSubstr(absl::StrCat("flag --window=", word,
+                                       ": write auto, or a number")));
+  }
+  EXPECT_THAT(Mistake("--window=65537"),
+              HasSubstr("window=65537 is outside the limits"))
+      << "what LoaderOptions::Validate() refuses is refused here";
+}
+
 TEST_F(LoaderFlagsTest, SameHostMayStandWithoutAValue) {
   ASSERT_TRUE(Parse({"--same_host"}).ok());
   EXPECT_EQ(loader_.options.same_host, SameHost::kAuto);
@@ -101,6 +121,7 @@ TEST_F(LoaderFlagsTest, NameMistakes) {
   EXPECT_THAT(
       Mistake("--hedge_share=1.5"),
       HasSubstr("flag --hedge_share=1.5: expected a share of the steps"));
+  EXPECT_THAT(Mistake("--hedge_share=nan"), HasSubstr("expected a number"));
   EXPECT_THAT(Mistake("--hedge_floor=-1s"), HasSubstr("expected a time"));
   EXPECT_THAT(Mistake("--hedge_floor="), HasSubstr("expected a value"));
   // Given, if only with the value of the default: a mistake.

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "client/prefetch/retry_backoff.h"
+#include "client/prefetch/retry_schedule.h"
 
 namespace millrace::prefetch {
 namespace {
@@ -73,12 +73,12 @@ TEST_F(ServerSetTest, AFailureDelaysTheNextRequestAndDoublesTheDelay) {
       << "a call of the same connection";
   Update(true, false);
   EXPECT_FALSE(Pick().has_value());
-  now_ += kFirstBackoff;
+  now_ += kServerRetry.first;
   EXPECT_THAT(Pick(), Optional(ServerId{1}));
   EXPECT_EQ(servers_.Failed(1, now_, now_, "reset"), 2u);
-  now_ += kFirstBackoff / 2;
+  now_ += kServerRetry.first / 2;
   EXPECT_FALSE(Pick().has_value());
-  now_ += 2 * kFirstBackoff;
+  now_ += 2 * kServerRetry.first;
   EXPECT_THAT(Pick(), Optional(ServerId{1}));
   EXPECT_EQ(servers_.Describe(),
             "a: reset; b: not connected; c: not connected");

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,6 +21,7 @@
 
 #include "proto/byte_buffer.h"
 #include "proto/error_detail.h"
+#include "proto/grpc_status.h"
 
 namespace millrace::receive {
 namespace {
@@ -193,6 +195,60 @@ TEST(AskServersTest, ASilentServerIsSentTheRequestOverANewConnection) {
     EXPECT_TRUE(results[0].ok()) << results[0];
     EXPECT_EQ(server.calls(), 2);
     EXPECT_EQ(servers[0].channel.get() == first, answered == 0);
+  }
+}
+
+// Refuses each call with `status`.
+class Refuses final : public grpc::CallbackGenericService {
+ public:
+  explicit Refuses(const absl::Status& status) : status_(ToGrpcStatus(status)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterCallbackGenericService(this);
+    server_ = builder.BuildAndStart();
+  }
+  int port() const { return port_; }
+  int calls() const { return calls_; }
+
+ private:
+  class Reactor final : public grpc::ServerGenericBidiReactor {
+   public:
+    void OnDone() override { delete this; }
+  };
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext*) override {
+    ++calls_;
+    auto* const reactor = new Reactor();
+    reactor->Finish(status_);
+    return reactor;
+  }
+
+  const grpc::Status status_;
+  std::atomic<int> calls_{0};
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// The delay, which any peer may send, overflowed the clock: the request was
+// sent again without a pause until the timeout.
+TEST(AskServersTest, ADelayBeyondTheTimeoutEndsTheRequest) {
+  for (const int64_t delay_ms : {int64_t{3'600'000}, INT64_MAX}) {
+    SCOPED_TRACE(delay_ms);
+    ErrorDetail detail = MakeErrorDetail("admission");
+    detail.set_retry_delay_ms(delay_ms);
+    Refuses server(
+        WithErrorDetail(absl::ResourceExhaustedError("busy"), detail));
+    std::vector<ServerChannel> servers(1);
+    servers[0].address.text = "127.0.0.1:" + std::to_string(server.port());
+    servers[0].channel = grpc::CreateChannel(
+        servers[0].address.text, grpc::InsecureChannelCredentials());
+    const std::vector<absl::Status> results =
+        AskServers(absl::MakeSpan(servers), "/millrace.v1.DataService/Open", "",
+                   {.timeout = absl::Seconds(5), .insist = true},
+                   [](size_t, const std::string&) { return absl::OkStatus(); });
+    EXPECT_TRUE(absl::IsResourceExhausted(results[0])) << results[0];
+    EXPECT_EQ(server.calls(), 1);
   }
 }
 

@@ -885,6 +885,8 @@ TEST_F(DataToolTest, InspectSaysWhatADatasetIs) {
     }
     const Result json = Call({"inspect", "--json", Uri(scheme, scheme)});
     EXPECT_EQ(json.code, program::kExitOk);
+    EXPECT_EQ(json.out.find('\n'), json.out.size() - 1) << "one object a line";
+    EXPECT_THAT(json.out, HasSubstr("\"samples\": 5, \"bytes\": "));
     google::protobuf::Struct document;
     ASSERT_TRUE(
         google::protobuf::util::JsonStringToMessage(json.out, &document).ok())

@@ -1,11 +1,11 @@
 // What the names of a dataset's files say of it.
 
-#include "server/data_tool/dataset_files.h"
+#include "server/storage/dataset_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -58,4 +58,4 @@ TEST(DatasetFilesTest, ValuesInFoldersAreNoFields) {
 }
 
 }  // namespace
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage

@@ -1,4 +1,4 @@
-#include "server/data_tool/dataset_files.h"
+#include "server/storage/dataset_files.h"
 
 #include <algorithm>
 #include <map>
@@ -16,7 +16,7 @@
 #include "server/storage/imagefolder/split_name.h"
 #include "server/storage/shard_paths.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 namespace {
 
 // Returns "train" for train-00000-of-00002.parquet.
@@ -31,8 +31,7 @@ std::string PartOf(absl::string_view path) {
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     // For example split=train.
     const absl::string_view value = name->substr(name->rfind('=') + 1);
-    if (std::string part = storage::PartOfName(value); !part.empty())
-      return part;
+    if (std::string part = PartOfName(value); !part.empty()) return part;
   }
   return "";
 }
@@ -111,11 +110,11 @@ absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri) {
   for (const absl::string_view scheme : {"lmdb", "parquet"}) {
     absl::string_view path = uri;
     if (!absl::ConsumePrefix(&path, absl::StrCat(scheme, ":"))) continue;
-    MR_ASSIGN_OR_RETURN(const storage::ShardPaths shards,
-                        storage::FindShards(path, absl::StrCat(".", scheme)));
+    MR_ASSIGN_OR_RETURN(const ShardPaths shards,
+                        FindShards(path, absl::StrCat(".", scheme)));
     return DescribeFiles(shards.files);
   }
   return DatasetFiles();
 }
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage

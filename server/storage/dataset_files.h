@@ -10,8 +10,8 @@
 //   std::string text = files.Sentence();
 //   // "4 files in 2 folders: /d/a, /d/b"
 
-#ifndef MILLRACE_SERVER_DATA_TOOL_DATASET_FILES_H_
-#define MILLRACE_SERVER_DATA_TOOL_DATASET_FILES_H_
+#ifndef MILLRACE_SERVER_STORAGE_DATASET_FILES_H_
+#define MILLRACE_SERVER_STORAGE_DATASET_FILES_H_
 
 #include <string>
 #include <vector>
@@ -20,7 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 
 struct DatasetFiles {
   std::vector<std::string> files;
@@ -38,6 +38,6 @@ DatasetFiles DescribeFiles(absl::Span<const std::string> paths);
 // `uri` as OpenRecordSource() takes it. Errors of FindShards().
 absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri);
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_DATA_TOOL_DATASET_FILES_H_
+#endif  // MILLRACE_SERVER_STORAGE_DATASET_FILES_H_
