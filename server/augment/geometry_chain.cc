@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
 namespace millrace::augment {
 namespace {
-
-using Kind = GeometryOp::Kind;
 
 Segment WholeImage(Size image) {
   Segment segment;
@@ -183,71 +180,12 @@ class Planner {
   SegmentList segments_;
 };
 
-// Error: the crop is larger than an image of `size`.
-absl::Status CheckRoom(const GeometryOp& op, Size size) {
-  if (op.kind != Kind::kRandomCrop || op.pad_if_needed) {
-    return absl::OkStatus();
-  }
-  const int64_t width = size.width + op.padding.left + op.padding.right;
-  const int64_t height = size.height + op.padding.top + op.padding.bottom;
-  if (op.size.width <= width && op.size.height <= height) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      OpName(op), " crops a window of ", op.size.height, " x ", op.size.width,
-      " (height x width), but the images there are ", height, " x ", width,
-      " with padding; set pad_if_needed, or resize before it"));
-}
-
-bool IsFlip(Kind kind) {
-  return kind == Kind::kHorizontalFlip || kind == Kind::kVerticalFlip;
-}
-
 }  // namespace
 
-absl::StatusOr<GeometryChain> GeometryChain::CreateAnySize(
-    std::vector<GeometryOp> ops, std::optional<Size> input) {
-  std::optional<Size> size = input;
-  for (const GeometryOp& op : ops) {
-    MR_RETURN_IF_ERROR(CheckOp(op));
-    if (size.has_value()) MR_RETURN_IF_ERROR(CheckRoom(op, *size));
-    size = OutputSize(op, size);
-    if (!size.has_value()) continue;
-    if (size->width > kMaxImageSide || size->height > kMaxImageSide) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          OpName(op), " produces images of ", size->height, " x ", size->width,
-          " (height x width); each side must be 1 to ", kMaxImageSide));
-    }
-  }
-  return GeometryChain(std::move(ops), size);
-}
-
-absl::StatusOr<GeometryChain> GeometryChain::Create(std::vector<GeometryOp> ops,
-                                                    std::optional<Size> input) {
-  absl::StatusOr<GeometryChain> chain = CreateAnySize(std::move(ops), input);
-  if (!chain.ok()) return chain;
-  const GeometryOp* last_sizing = nullptr;
-  for (const GeometryOp& op : chain->ops_) {
-    if (!IsFlip(op.kind)) last_sizing = &op;
-  }
-  if (!chain->fixed_output().has_value()) {
-    if (last_sizing == nullptr) {
-      return absl::InvalidArgumentError(
-          "no transform gives the images one size, but a batch needs one size; "
-          "add random_resized_crop, resize with height and width, or "
-          "center_crop");
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        OpName(*last_sizing),
-        last_sizing->kind == Kind::kPad
-            ? " adds to images that differ in size"
-            : " keeps the aspect ratio of each image, so the results differ in "
-              "size",
-        ", but a batch needs one size; add center_crop after it, or ",
-        last_sizing->kind == Kind::kPad ? "a resize with" : "give it",
-        " height and width"));
-  }
-  return chain;
+GeometryChain::GeometryChain(std::vector<GeometryOp> ops,
+                             std::optional<Size> input)
+    : ops_(std::move(ops)), output_(input) {
+  for (const GeometryOp& op : ops_) output_ = OutputSize(op, output_);
 }
 
 absl::StatusOr<SegmentList> GeometryChain::Plan(Size image, uint64_t sample_key,

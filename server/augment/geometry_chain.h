@@ -8,7 +8,7 @@
 // Immutable and thread-safe. Plan() is a pure function of (size, key). The
 // segments contain no pointers.
 //
-//   MR_ASSIGN_OR_RETURN(auto chain, GeometryChain::Create(ops, absl::nullopt));
+//   const GeometryChain chain(ops, std::nullopt);
 //   MR_ASSIGN_OR_RETURN(SegmentList segments,
 //                       chain.Plan({500, 375}, sample_key));
 
@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -66,19 +65,10 @@ using SegmentList = absl::InlinedVector<Segment, 2>;
 class GeometryChain {
  public:
   // `input` is the size of every image if all have the same size.
-  // InvalidArgument if the results differ in size, or a side is 0 or above
-  // kMaxImageSide; the message names the operation.
-  static absl::StatusOr<GeometryChain> Create(std::vector<GeometryOp> ops,
-                                              std::optional<Size> input);
+  GeometryChain(std::vector<GeometryOp> ops, std::optional<Size> input);
 
-  // The same for a chain whose results may differ in size.
-  static absl::StatusOr<GeometryChain> CreateAnySize(
-      std::vector<GeometryOp> ops, std::optional<Size> input);
-
-  // Size of every result; absent if the results differ in size.
-  std::optional<Size> fixed_output() const { return output_; }
-  // The same for a chain of Create().
-  Size output() const { return *output_; }
+  // Size of every result; absent if the results may differ in size.
+  std::optional<Size> output() const { return output_; }
 
   // `image` has sides 1 .. kMaxImageSide. `log` may be null. DataLoss: the
   // image is too small for a random_crop.
@@ -86,9 +76,6 @@ class GeometryChain {
                                    ParameterLog* log = nullptr) const;
 
  private:
-  GeometryChain(std::vector<GeometryOp> ops, std::optional<Size> output)
-      : ops_(std::move(ops)), output_(output) {}
-
   std::vector<GeometryOp> ops_;
   std::optional<Size> output_;
 };

@@ -10,13 +10,6 @@ namespace {
 
 using Kind = GeometryOp::Kind;
 
-bool SideIsSane(int64_t side) { return side > 0 && side <= kMaxImageSide; }
-
-bool HasSize(Kind kind) {
-  return kind == Kind::kRandomResizedCrop || kind == Kind::kResize ||
-         kind == Kind::kCenterCrop || kind == Kind::kRandomCrop;
-}
-
 // The cut that adds a padding around an image.
 Rect Padded(Size size, const Padding& p) {
   return {-p.left, -p.top, size.width + p.left + p.right,
@@ -108,60 +101,7 @@ int64_t SurroundSource(Surround surround, int64_t at, int64_t size) {
 }
 
 std::string OpName(const GeometryOp& op) {
-  const char* name = "";
-  switch (op.kind) {
-    case Kind::kRandomResizedCrop:
-      name = "random_resized_crop";
-      break;
-    case Kind::kResizeShortSide:
-    case Kind::kResize:
-      name = "resize";
-      break;
-    case Kind::kCenterCrop:
-      name = "center_crop";
-      break;
-    case Kind::kRandomCrop:
-      name = "random_crop";
-      break;
-    case Kind::kPad:
-      name = "pad";
-      break;
-    case Kind::kHorizontalFlip:
-      name = "horizontal_flip";
-      break;
-    case Kind::kVerticalFlip:
-      name = "vertical_flip";
-      break;
-  }
-  return absl::StrCat(name, " (transform ", op.place, ")");
-}
-
-absl::Status CheckOp(const GeometryOp& op) {
-  if (HasSize(op.kind) &&
-      !(SideIsSane(op.size.width) && SideIsSane(op.size.height))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        OpName(op), " produces images of ", op.size.height, " x ",
-        op.size.width, " (height x width); each side must be 1 to ",
-        kMaxImageSide));
-  }
-  if (op.kind == Kind::kResizeShortSide && !SideIsSane(op.short_side)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(OpName(op), " has short_side ", op.short_side,
-                     "; it must be 1 to ", kMaxImageSide));
-  }
-  for (int64_t side :
-       {op.padding.left, op.padding.top, op.padding.right, op.padding.bottom}) {
-    if (side < 0 || side > kMaxImageSide) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(OpName(op), " has a padding of ", side,
-                       "; it must be 0 to ", kMaxImageSide));
-    }
-  }
-  if (!(op.probability >= 0 && op.probability <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        OpName(op), ": p is ", op.probability, "; it must be 0 to 1"));
-  }
-  return absl::OkStatus();
+  return absl::StrCat(op.name, " (transform ", op.place, ")");
 }
 
 std::optional<Size> OutputSize(const GeometryOp& op, std::optional<Size> size) {

@@ -1,6 +1,8 @@
 // GeometryOp is one crop, resize, pad or flip of a spec. Resolve() draws its
 // random choices for one sample and returns the resulting steps, which are the
-// same for images, masks and boxes. It does not know pixels and protobuf.
+// same for images, masks and boxes. It does not know pixels and protobuf, and
+// checks no parameter: server/plan/transforms has checked the message that the
+// operation is made of.
 //
 // Value types and pure functions.
 //
@@ -31,7 +33,7 @@
 
 namespace millrace::augment {
 
-// Max side of an image, crop or result.
+// Max side of a stored image.
 inline constexpr int64_t kMaxImageSide = 65535;
 
 // One value for each channel, or one for all channels.
@@ -87,7 +89,8 @@ struct GeometryOp {
     kVerticalFlip,
   };
   Kind kind = Kind::kResize;
-  uint32_t place = 0;  // in the spec: part of the key of its random choices
+  const char* name = "";  // in the spec, for errors; outlives the operation
+  uint32_t place = 0;     // in the spec: part of the key of its random choices
   Size size;
   int64_t short_side = 0;
   bool antialias = true;
@@ -105,12 +108,8 @@ struct GeometryOp {
 // "resize (transform 3)".
 std::string OpName(const GeometryOp& op);
 
-// InvalidArgument for sides below 1 or above kMaxImageSide; the message names
-// the operation. Checks nothing that depends on the image.
-absl::Status CheckOp(const GeometryOp& op);
-
 // The size of the result of `op` for images of `size`; absent if it depends on
-// an unknown size. CheckOp(op) must be OK.
+// an unknown size.
 std::optional<Size> OutputSize(const GeometryOp& op, std::optional<Size> size);
 
 // One step on an image.

@@ -1,6 +1,7 @@
 #include "server/augment/random_affine.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/status_macros.h"
 #include "server/augment/copy_pixels.h"
 #include "server/augment/portable_math.h"
@@ -95,7 +96,7 @@ absl::Status WarpInPlace(ImageSpan image, const AffineMap& inverse,
   uint8_t* copy = scratch.Reserve(bytes);
   if (copy == nullptr) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", bytes, " bytes of pixels"));
+        absl::StrCat("no memory for ", FormatByteSize(bytes), " of pixels"));
   }
   CopyPixels(image.data, image.stride, size, image.channels, /*flip=*/false,
              copy, size.width * image.channels);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/decode/memory_text.h"
 
 namespace millrace::decode {
 namespace {
@@ -139,10 +140,7 @@ absl::StatusOr<DecodedImage> ImageDecoder::Decode(const DecodeRegion& region) {
   const int64_t channels = region.channels;
   const int64_t stride = region.width * channels;
   uint8_t* to = upright_.Reserve(stride * region.height + kDecodedReadSlack);
-  if (to == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no memory for ", stride * region.height, " bytes of pixels"));
-  }
+  if (to == nullptr) return NoMemoryForPixels(stride * region.height);
   for (int64_t y = 0; y < region.height; ++y) {
     for (int64_t x = 0; x < region.width; ++x) {
       int64_t from_x = turn.swap ? y : x;

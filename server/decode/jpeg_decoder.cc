@@ -20,6 +20,7 @@
 #include "server/decode/jpeg_error.h"
 #include "server/decode/jpeg_memory.h"
 #include "server/decode/limits.h"
+#include "server/decode/memory_text.h"
 #include "server/decode/pixel_rows.h"
 #include "server/decode/seek_index.h"
 
@@ -486,7 +487,7 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
     return absl::DataLossError(absl::StrCat(
         "decoding the JPEG of ", info.image_width, " x ", info.image_height,
         " pixels", coefficient_bytes > 0 ? " (progressive)" : "", " needs ",
-        needed, " bytes; the maximum is ", kMaxDecodedBytes, " for one image"));
+        AboveMaximum(needed)));
   }
 
   Target target;
@@ -520,8 +521,7 @@ absl::StatusOr<DecodedImage> JpegDecoder::Decode(const DecodeRegion& region) {
     target.line_offset = (crop.left - line.left) * samples;
     if (target.rows == nullptr || (uses_line && target.line == nullptr)) {
       s.Destroy();
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no memory for ", bytes, " bytes of pixels"));
+      return NoMemoryForPixels(bytes);
     }
     ok = State::ReadOrJump(&s, &target);
   }

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/decode/limits.h"
+#include "server/decode/memory_text.h"
 #include "server/decode/pixel_rows.h"
 #include "server/operators/operator_result.h"
 
@@ -57,9 +58,11 @@ absl::StatusOr<ImageHeader> OperatorDecoder::Open(
                                 kMaxImagePixels));
   }
   if (said.memory_bytes < 0 || said.memory_bytes > kMaxDecodedBytes) {
-    return Refused(absl::StrCat("requests ", said.memory_bytes,
-                                " bytes of memory; the maximum is ",
-                                kMaxDecodedBytes, " for one image"));
+    return Refused(
+        said.memory_bytes < 0
+            ? absl::StrCat("requests ", said.memory_bytes, " bytes of memory")
+            : absl::StrCat("requests memory of ",
+                           AboveMaximum(said.memory_bytes)));
   }
   if (said.orientation < 0 || said.orientation > 8) {
     return Refused(absl::StrCat("says that the orientation is ",
@@ -98,17 +101,15 @@ absl::StatusOr<DecodedImage> OperatorDecoder::Decode(
   const int64_t stored_stride = region.width * stored_channels_;
   const int64_t needed = BytesFor(region);
   if (needed > kMaxDecodedBytes) {
-    return Refused(absl::StrCat(
-        "decoding ", region.width, " x ", region.height, " pixels takes ",
-        needed, " bytes; the maximum is ", kMaxDecodedBytes, " for one image"));
+    return Refused(absl::StrCat("decoding ", region.width, " x ", region.height,
+                                " pixels needs ", AboveMaximum(needed)));
   }
   uint8_t* const out =
       pixels_.Reserve(stride * region.height + kDecodedReadSlack);
   uint8_t* const stored =
       convert ? stored_.Reserve(stored_stride * region.height) : out;
   if (out == nullptr || stored == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", needed, " bytes of pixels"));
+    return NoMemoryForPixels(needed);
   }
   const millrace_region asked = {.struct_size = sizeof(millrace_region),
                                  .left = region.left,

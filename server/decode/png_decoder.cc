@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/decode/limits.h"
 #include "server/decode/memory_limit.h"
+#include "server/decode/memory_text.h"
 #include "server/decode/pixel_rows.h"
 #include "server/decode/png_orientation.h"
 
@@ -245,8 +246,7 @@ absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
   if (needed > kMaxDecodedBytes) {
     return absl::DataLossError(absl::StrCat(
         "decoding the PNG of ", width, " x ", height, " pixels",
-        interlaced ? " (interlaced)" : "", " needs ", needed,
-        " bytes; the maximum is ", kMaxDecodedBytes, " for one image"));
+        interlaced ? " (interlaced)" : "", " needs ", AboveMaximum(needed)));
   }
   if (!State::StartOrJump(&s, region.index)) {
     absl::Status status = s.Error();
@@ -258,8 +258,7 @@ absl::StatusOr<DecodedImage> PngDecoder::Decode(const DecodeRegion& region) {
       pixels_.Reserve(stride * region.height + kDecodedReadSlack);
   uint8_t* const whole = whole_.Reserve(row_bytes * (interlaced ? height : 1));
   if (pixels == nullptr || whole == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", needed, " bytes of pixels"));
+    return NoMemoryForPixels(needed);
   }
   bool ok = true;
   if (interlaced) {

@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "server/decode/exif.h"
 #include "server/decode/limits.h"
+#include "server/decode/memory_text.h"
 #include "server/decode/pixel_rows.h"
 #include "server/decode/webp_memory.h"
 
@@ -193,16 +194,15 @@ absl::StatusOr<DecodedImage> WebpDecoder::Decode(const DecodeRegion& region) {
   if (needed > kMaxDecodedBytes) {
     return absl::DataLossError(absl::StrCat(
         "decoding the WebP of ", file_.canvas_width, " x ", file_.canvas_height,
-        " pixels", file_.lossless ? " (lossless)" : "", " needs ", needed,
-        " bytes; the maximum is ", kMaxDecodedBytes, " for one image"));
+        " pixels", file_.lossless ? " (lossless)" : "", " needs ",
+        AboveMaximum(needed)));
   }
   AlignedBuffer& decoded = p.direct ? pixels_ : rgb_;
   uint8_t* const rgb = decoded.Reserve(p.box_bytes + kDecodedReadSlack);
   uint8_t* const pixels =
       p.direct ? rgb : pixels_.Reserve(p.region_bytes + kDecodedReadSlack);
   if (rgb == nullptr || pixels == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", needed, " bytes of pixels"));
+    return NoMemoryForPixels(needed);
   }
   if (!p.covered) std::memset(pixels, 0, p.region_bytes);
   if (p.nothing) return DecodedImage{pixels, stride};

@@ -17,11 +17,11 @@
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 #include "proto/retry_hint.h"
-#include "server/decode/limits.h"
 #include "server/pipeline/built_pipeline/pipeline_bytes.h"
 #include "server/pipeline/built_pipeline/pipeline_cache.h"
 #include "server/pipeline/dataset_table.h"
 #include "server/pipeline/row/worker_state.h"
+#include "server/pipeline/stage/image_memory.h"
 #include "server/pipeline/stage/loaded_operator_catalog.h"
 #include "server/pipeline/step_run.h"
 #include "server/pipeline/thread_tuning.h"
@@ -775,7 +775,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const Engine::Options& options,
     images |= std::any_of(fields.begin(), fields.end(), MayBeLargeImage);
   }
   if (images) {
-    constexpr uint64_t kMax = decode::kMaxDecodedBytes;
+    constexpr uint64_t kMax = kMaxImageBytes;
     needs.largest_image = kMax - std::min(kMax, needs.scratch_each);
   }
   return needs;

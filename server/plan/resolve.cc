@@ -20,6 +20,7 @@
 #include "server/plan/presets.h"
 #include "server/plan/resolve_operators.h"
 #include "server/plan/same_tensors.h"
+#include "server/plan/served_field.h"
 #include "server/plan/spec_check.h"
 #include "server/plan/spec_limits.h"
 #include "server/plan/subset.h"
@@ -247,6 +248,7 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
       AddMissing(false, field.name(), trace.why_not_fixed, missing);
     }
     if (output == nullptr) continue;
+    MR_RETURN_IF_ERROR(CheckServed(spec, field, trace));
     if (output->name().empty()) output->set_name(field.name());
     output->set_dtype(output->dtype() == DTYPE_UNSPECIFIED
                           ? DefaultWireType(field, trace)

@@ -211,32 +211,18 @@ class BoxStage final : public ImageStage {
 
 absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
     const Field& field, absl::Span<const PlacedTransform> transforms) {
-  if (field.kind() != FIELD_KIND_TENSOR || field.dtype() != DTYPE_FLOAT32 ||
-      field.shape_size() != 2 || field.shape(0) < 0 || field.shape(1) != 4) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("field \"", field.name(),
-                     "\" does not hold boxes: boxes are float32 [K, 4], with "
-                     "the same K in every sample"));
-  }
   // As for a mask: the fill of a colour image does not apply to boxes.
   ImageStageOptions options;
   options.role = FieldRole::MASK;
   std::vector<BoxStage::Op> ops;
   for (const PlacedTransform& placed : transforms) {
     if (auto op = GeometryOf(placed, options)) {
-      if (op->surround != augment::Surround::kFill) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            augment::OpName(*op),
-            ": boxes cannot follow pixels that are mirrored or repeated at the "
-            "edges; set padding_mode: PADDING_CONSTANT"));
-      }
       ops.emplace_back(*std::move(op));
     } else if (auto affine = AffineOf(placed, options)) {
       ops.emplace_back(*std::move(affine));
     } else {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field \"", field.name(), "\" holds boxes, which transform ",
-          placed.place, " does not move; remove the field from the transform"));
+      return absl::InternalError(
+          absl::StrCat("transform ", placed.place, " does not move boxes"));
     }
   }
   return std::make_unique<BoxStage>(field.shape(0), std::move(ops));

@@ -26,8 +26,8 @@
 namespace millrace::pipeline {
 
 // `transforms`: those that name the boxes, which name the image as well.
-// InvalidArgument: the field holds no boxes, a transform is not one that boxes
-// can follow, a parameter is out of range; names it.
+// Trusted as those of ImageStage::Create: the plan has refused fields that hold
+// no boxes and transforms that boxes cannot follow. Internal: one came through.
 absl::StatusOr<std::unique_ptr<ImageStage>> MakeBoxStage(
     const Field& field, absl::Span<const PlacedTransform> transforms);
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "server/pipeline/stage/transform_ops.h"
 #include "server/plan/image_field.h"
@@ -11,7 +10,7 @@
 namespace millrace::pipeline {
 namespace {
 
-// Parses the transforms of one field in their order.
+// Makes the operations of one field's transforms, in their order.
 class ProgramReader {
  public:
   ProgramReader(ImageProgram& program, const ImageStageOptions& options)
@@ -24,26 +23,18 @@ class ProgramReader {
       return ReadDecode(placed.transform->decode_image(), placed.place);
     }
     if (auto op = GeometryOf(placed, options_)) {
-      return AddGeometry(*std::move(op));
+      ops_.push_back(*std::move(op));
+      return absl::OkStatus();
     }
     return AddPixelOp(placed);
   }
 
   absl::Status Finish() {
-    if (!ops_.empty() || program_.phases.empty()) {
-      MR_RETURN_IF_ERROR(EndGeometry());
-    }
+    if (!ops_.empty() || program_.phases.empty()) EndGeometry();
     if (options_.size_only) return absl::OkStatus();
-    if (program_.role == FieldRole::MASK && program_.channels != 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a mask has one channel, but this mask has ", program_.channels,
-          "; decode it with color: INDEX (or GRAY)"));
-    }
     if (!size_.has_value()) {
-      // Names the transform that causes the error.
-      return augment::GeometryChain::Create(std::move(last_geometry_),
-                                            std::nullopt)
-          .status();
+      return absl::InvalidArgumentError(
+          "no transform gives the images one size, but a batch needs one size");
     }
     program_.output = *size_;
     return absl::OkStatus();
@@ -70,49 +61,26 @@ class ProgramReader {
     return absl::OkStatus();
   }
 
-  absl::Status AddGeometry(augment::GeometryOp op) {
-    const bool interpolates =
-        !op.nearest &&
-        (op.kind == augment::GeometryOp::Kind::kRandomResizedCrop ||
-         op.kind == augment::GeometryOp::Kind::kResizeShortSide ||
-         op.kind == augment::GeometryOp::Kind::kResize);
-    if (interpolates && program_.channels != 1 && program_.channels != 3) {
-      return absl::UnimplementedError(
-          absl::StrCat(augment::OpName(op), ": images of ", program_.channels,
-                       " channels can only be resized by INTERPOLATION_NEAREST "
-                       "(images of 1 and 3 channels by every interpolation)"));
-    }
-    ops_.push_back(std::move(op));
-    return absl::OkStatus();
-  }
-
   absl::Status AddPixelOp(const PlacedTransform& placed) {
     MR_ASSIGN_OR_RETURN(auto op,
                         MakePixelOp(placed, program_.channels, options_));
     // Pixel operations change memory of the worker, so the first phase copies
     // the image there.
-    if (!ops_.empty() || program_.phases.empty()) {
-      MR_RETURN_IF_ERROR(EndGeometry());
-    }
+    if (!ops_.empty() || program_.phases.empty()) EndGeometry();
     program_.phases.push_back({std::nullopt, std::move(op)});
     return absl::OkStatus();
   }
 
-  absl::Status EndGeometry() {
-    MR_ASSIGN_OR_RETURN(augment::GeometryChain chain,
-                        augment::GeometryChain::CreateAnySize(ops_, size_));
-    size_ = chain.fixed_output();
+  void EndGeometry() {
+    augment::GeometryChain chain(std::exchange(ops_, {}), size_);
+    size_ = chain.output();
     program_.phases.push_back({std::move(chain), nullptr});
-    last_geometry_.insert(last_geometry_.end(), ops_.begin(), ops_.end());
-    ops_.clear();
-    return absl::OkStatus();
   }
 
   ImageProgram& program_;
   const ImageStageOptions& options_;
   std::optional<augment::Size> size_;     // if all images have the same
   std::vector<augment::GeometryOp> ops_;  // of the phase in progress
-  std::vector<augment::GeometryOp> last_geometry_;  // of all phases
 };
 
 }  // namespace
@@ -125,21 +93,11 @@ absl::StatusOr<ImageProgram> ImageProgram::Read(
   if (field.kind() == FIELD_KIND_ENCODED_IMAGE) {
     program.encoded = true;
   } else if (plan::IsRawImage(field)) {
-    for (int64_t side : field.shape()) {
-      if (side <= 0 || side > augment::kMaxImageSide) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("field \"", field.name(), "\" has the shape [",
-                         absl::StrJoin(field.shape(), ", "),
-                         "]; each size must be 1 to ", augment::kMaxImageSide));
-      }
-    }
     program.raw = {field.shape(1), field.shape(0)};
     program.channels = static_cast<int>(field.shape(2));
   } else {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "field \"", field.name(),
-        "\" is not an image: image transforms work on encoded images and on "
-        "uint8 tensors of shape [height, width, channels]"));
+    return absl::InternalError(
+        absl::StrCat("field \"", field.name(), "\" is not an image"));
   }
   ProgramReader reader(program, options);
   for (const PlacedTransform& placed : transforms) {

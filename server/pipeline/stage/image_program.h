@@ -34,7 +34,7 @@ struct ImageProgram {
     std::unique_ptr<const augment::PixelOp> op;
   };
 
-  // Refuses as ImageStage::Create does.
+  // Trusts the transforms and refuses as ImageStage::Create does.
   static absl::StatusOr<ImageProgram> Read(
       const Field& field, absl::Span<const PlacedTransform> transforms,
       const ImageStageOptions& options);

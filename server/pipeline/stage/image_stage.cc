@@ -11,7 +11,9 @@
 #include "common/status_macros.h"
 #include "server/decode/large_image_gate.h"
 #include "server/decode/limits.h"
+#include "server/decode/memory_text.h"
 #include "server/pipeline/stage/box_stage.h"
+#include "server/pipeline/stage/image_memory.h"
 #include "server/pipeline/stage/image_program.h"
 #include "server/pipeline/stage/segment_painter.h"
 #include "server/plan/transforms/transforms.h"
@@ -33,7 +35,7 @@ constexpr size_t kKeptBytesEach = 4 << 20;
 // take at most the memory of one image of the max size.
 decode::LargeImageGate& GateOfProcess() {
   static decode::LargeImageGate& gate =
-      *new decode::LargeImageGate(decode::kMaxDecodedBytes);
+      *new decode::LargeImageGate(kMaxImageBytes);
   return gate;
 }
 
@@ -224,7 +226,7 @@ class BuiltImageStage : public ImageStage {
         if (!last) {
           const int64_t bytes = stride * segment.canvas.height;
           image = s.images[next].Reserve(bytes + augment::kResizeReadSlack);
-          if (image == nullptr) return NoMemoryForPixels(bytes);
+          if (image == nullptr) return decode::NoMemoryForPixels(bytes);
           next = 1 - next;
         }
         MR_RETURN_IF_ERROR(
@@ -298,11 +300,11 @@ class BuiltImageStage : public ImageStage {
                 decode::kMaxDecodedBytes / program_.channels) {
           continue;
         }
-        return absl::DataLossError(
-            absl::StrCat("the image of ", header.width, " x ", header.height,
-                         " pixels becomes ", canvas.width, " x ", canvas.height,
-                         " during its transforms; the maximum is ",
-                         decode::kMaxDecodedBytes, " bytes for one image"));
+        return absl::DataLossError(absl::StrCat(
+            "the image of ", header.width, " x ", header.height,
+            " pixels becomes ", canvas.width, " x ", canvas.height,
+            " during its transforms; the maximum is ",
+            FormatByteSize(decode::kMaxDecodedBytes), " for one image"));
       }
     }
     return absl::OkStatus();
@@ -344,19 +346,26 @@ class BuiltImageStage : public ImageStage {
     return how;
   }
 
-  // Estimated memory to process the image. A size above the limit of one image
-  // counts as the limit, because larger images are refused before.
+  // Memory to process the image: what the decoder takes, the upright copy of
+  // its pixels, the images between the segments, which alternate between two
+  // buffers, and the operations' scratch, which is one buffer. An image that
+  // takes more than kMaxImageBytes counts as kMaxImageBytes.
   int64_t BytesNeeded(const decode::ImageHeader& header,
                       absl::Span<const augment::SegmentList> plans) const {
-    double bytes = header.whole_bytes;  // sides may be just below 2^33
+    double decoder = header.whole_bytes;
+    double bytes = 0;  // beside the decoder; sides may be just below 2^33
+    double between[2] = {0, 0};  // bytes of s.images
+    int next = 0;
+    int64_t scratch = 0;
     bool first = true;
     auto plan = plans.begin();
     for (size_t i = 0; i < program_.phases.size(); ++i) {
       const ImageProgram::Phase& phase = program_.phases[i];
       if (phase.op != nullptr) {
         // Between operations, the size is that of the last canvas.
-        bytes += phase.op->ScratchBytes((plan - 1)->back().canvas,
-                                        program_.channels);
+        scratch =
+            std::max(scratch, phase.op->ScratchBytes((plan - 1)->back().canvas,
+                                                     program_.channels));
         continue;
       }
       for (size_t k = 0; k < plan->size(); ++k) {
@@ -366,25 +375,30 @@ class BuiltImageStage : public ImageStage {
         const double row = static_cast<double>(segment.box.width) *
                            program_.channels / divisor;
         if (first && (decode || segment.resize)) {
-          const int copies = decode && header.orientation != 1 ? 2 : 1;
           const double region = row * segment.box.height / divisor;
-          bytes += region * copies;
+          (decode ? decoder : bytes) += region;
+          if (decode && header.orientation != 1) bytes += region;
           const int decoded = header.decoded_channels;
           if (decode && decoded != 0 && decoded != program_.channels) {
-            bytes += region / program_.channels * decoded;
+            decoder += region / program_.channels * decoded;
           }
         }
         first = false;
         if (segment.resize) bytes += row * 64;  // transposed columns
         if (!IsLast(i, k, *plan)) {
-          bytes += static_cast<double>(segment.canvas.width) *
-                   segment.canvas.height * program_.channels;
+          between[next] = std::max(
+              between[next], static_cast<double>(segment.canvas.width) *
+                                 segment.canvas.height * program_.channels);
+          next = 1 - next;
         }
       }
       ++plan;
     }
+    // A decoder refuses images that need more, or does with less.
+    bytes += std::min(decoder, static_cast<double>(decode::kMaxDecodedBytes));
+    bytes += between[0] + between[1] + static_cast<double>(scratch);
     return static_cast<int64_t>(
-        std::min(bytes, static_cast<double>(decode::kMaxDecodedBytes)));
+        std::min(bytes, static_cast<double>(kMaxImageBytes)));
   }
 
   const ImageProgram program_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/status_macros.h"
 #include "server/operators/operators.h"
 #include "server/pipeline/stage/operator_transform.h"
@@ -78,7 +79,7 @@ class OperatorStage final : public ImageStage {
  private:
   static absl::Status NoMemory(uint64_t bytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for a tensor of ", bytes, " bytes"));
+        absl::StrCat("no memory for a tensor of ", FormatByteSize(bytes)));
   }
 
   absl::Status Transform(absl::Span<const uint8_t> in, uint64_t sample_key,

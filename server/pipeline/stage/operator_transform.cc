@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/byte_size.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 #include "server/augment/random.h"
@@ -131,13 +132,15 @@ class Instance {
     if (scratch_bytes > 0) {
       if (scratch_bytes > kMaxScratchBytes) {
         return Failed(absl::DataLossError(absl::StrCat(
-            who_, ": it requests ", scratch_bytes, " bytes of scratch for ",
-            Format(type), "; the maximum is ", kMaxScratchBytes)));
+            who_, ": it requests ", FormatExactByteSize(scratch_bytes),
+            " of scratch for ", Format(type), "; the maximum is ",
+            FormatByteSize(kMaxScratchBytes))));
       }
       scratch = context.scratch->Reserve(scratch_bytes);
       if (scratch == nullptr) {
-        return absl::ResourceExhaustedError(absl::StrCat(
-            who_, ": no memory for ", scratch_bytes, " bytes of scratch"));
+        return absl::ResourceExhaustedError(
+            absl::StrCat(who_, ": no memory for ",
+                         FormatByteSize(scratch_bytes), " of scratch"));
       }
     }
     HostRandom host(&random);
@@ -248,9 +251,9 @@ class OperatorTensorOp final : public TensorOp {
     }
     scratch_bytes_ = instance_.ScratchBytes(type_);
     if (scratch_bytes_ > kMaxScratchBytes) {
-      return instance_.Mistake(
-          absl::StrCat("it requests ", scratch_bytes_,
-                       " bytes of scratch; the maximum is ", kMaxScratchBytes));
+      return instance_.Mistake(absl::StrCat(
+          "it requests ", FormatExactByteSize(scratch_bytes_),
+          " of scratch; the maximum is ", FormatByteSize(kMaxScratchBytes)));
     }
     return absl::OkStatus();
   }

@@ -2,15 +2,11 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/augment/copy_pixels.h"
+#include "server/decode/memory_text.h"
 
 namespace millrace::pipeline {
-absl::Status NoMemoryForPixels(int64_t bytes) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("no memory for ", bytes, " bytes of pixels"));
-}
 
 int ChooseDivisor(const augment::Segment& segment, int max_divisor) {
   // The nearest pixel is always one of the stored pixels.
@@ -157,7 +153,7 @@ absl::Status SegmentPainter::Draw(const augment::Segment& segment,
                                 y_.source_end() - y_.source_begin()};
     const int64_t bytes = read.width * channels * read.height;
     uint8_t* copy = copy_.Reserve(bytes + augment::kResizeReadSlack);
-    if (copy == nullptr) return NoMemoryForPixels(bytes);
+    if (copy == nullptr) return decode::NoMemoryForPixels(bytes);
     augment::CopyPixels(pixels.data + y_.source_begin() * pixels.stride +
                             x_.source_begin() * channels,
                         pixels.stride, read, channels, false, copy,
@@ -177,8 +173,8 @@ absl::Status SegmentPainter::Draw(const augment::Segment& segment,
   job.out_stride = stride;
   job.flip = segment.flip;
   if (!augment::ResizePixels(job, resize_)) {
-    return NoMemoryForPixels((x_.source_end() - x_.source_begin()) * channels *
-                             64);
+    return decode::NoMemoryForPixels((x_.source_end() - x_.source_begin()) *
+                                     channels * 64);
   }
   return absl::OkStatus();
 }

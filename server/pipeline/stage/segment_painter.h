@@ -83,8 +83,6 @@ class SegmentPainter {
   AlignedBuffer copy_;  // of pixels without slack
 };
 
-absl::Status NoMemoryForPixels(int64_t bytes);
-
 }  // namespace millrace::pipeline
 
 #endif  // MILLRACE_SERVER_PIPELINE_STAGE_SEGMENT_PAINTER_H_

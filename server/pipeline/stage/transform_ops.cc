@@ -12,6 +12,7 @@
 #include "server/augment/random_erasing.h"
 #include "server/operators/operators.h"
 #include "server/pipeline/stage/operator_transform.h"
+#include "server/plan/served_field.h"
 #include "server/plan/spec_limits.h"
 #include "server/plan/transforms/transforms.h"
 
@@ -24,6 +25,7 @@ using Kind = augment::GeometryOp::Kind;
 static_assert(plan::kMaxFillValues <= augment::FillColor::kMaxChannels);
 static_assert(plan::kMaxBlurKernel <= augment::kMaxBlurTaps);
 static_assert(plan::kMaxSpecSide <= augment::kMaxImageSide);
+static_assert(plan::kMaxRawSide <= augment::kMaxImageSide);
 
 bool IsMask(const ImageStageOptions& options) {
   return options.role == FieldRole::MASK;
@@ -174,6 +176,9 @@ std::optional<augment::GeometryOp> GeometryOf(
   const Transform& t = *placed.transform;
   augment::GeometryOp op;
   op.place = placed.place;
+  if (const plan::TransformKind* kind = plan::KindOf(t)) {
+    op.name = kind->name().c_str();  // kinds are never destroyed
+  }
   switch (t.kind_case()) {
     case Transform::kRandomResizedCrop: {
       const RandomResizedCrop& crop = t.random_resized_crop();

@@ -1,10 +1,11 @@
 // All kinds of transform, each described in its own file. Used by
-// server/plan/transforms/transforms.cc, which lists them.
+// server/plan/transforms/transforms.cc.
 //
-// A new transform needs a message in proto/pipeline.proto, a file here, a line
-// below and in that list, its operation in
-// server/pipeline/stage/transform_ops.cc, and its section in
-// docs/transforms.md.
+// A new transform needs a message in proto/pipeline.proto, a file here, which
+// server/plan/BUILD takes by itself, its name in both lists below, its
+// arithmetic in server/augment, the translation of its message in
+// server/pipeline/stage/transform_ops.cc, its section in docs/transforms.md,
+// and its class in client/python/millrace/transforms.py.
 //
 // Pure functions.
 
@@ -49,6 +50,17 @@ TransformKind ToDtypeKind();
 
 // Operators.
 TransformKind CustomKind();
+
+inline constexpr TransformKind (*kAllKinds[])() = {
+    // clang-format off
+    DecodeImageKind, RandomResizedCropKind, ResizeKind, CenterCropKind,
+    RandomCropKind, PadKind, HorizontalFlipKind, VerticalFlipKind,
+    RandomRotationKind, RandomAffineKind, ColorJitterKind, GrayscaleKind,
+    GaussianBlurKind, RandomErasingKind, TrivialAugmentWideKind,
+    RandAugmentKind, MixUpKind, CutMixKind, NormalizeKind, ToDtypeKind,
+    CustomKind,
+    // clang-format on
+};
 
 }  // namespace millrace::plan
 

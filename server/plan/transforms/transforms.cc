@@ -9,21 +9,9 @@ namespace {
 // By field number; null: the spec has no transform with this number.
 using Kinds = std::vector<const TransformKind*>;
 
-// The only place that names all kinds.
-constexpr TransformKind (*kDescriptions[])() = {
-    // clang-format off
-    DecodeImageKind, RandomResizedCropKind, ResizeKind, CenterCropKind,
-    RandomCropKind, PadKind, HorizontalFlipKind, VerticalFlipKind,
-    RandomRotationKind, RandomAffineKind, ColorJitterKind, GrayscaleKind,
-    GaussianBlurKind, RandomErasingKind, TrivialAugmentWideKind,
-    RandAugmentKind, MixUpKind, CutMixKind, NormalizeKind, ToDtypeKind,
-    CustomKind,
-    // clang-format on
-};
-
 const Kinds* DescribeAll() {
   auto* const kinds = new Kinds(1, nullptr);  // 0: an empty transform
-  for (const auto& describe : kDescriptions) {
+  for (const auto& describe : kAllKinds) {
     auto* const kind = new TransformKind(describe());
     const size_t number = kind->number();
     if (kinds->size() <= number) kinds->resize(number + 1, nullptr);

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "server/decode/exif.h"
 #include "server/decode/limits.h"
 #include "server/decode/png_orientation.h"
@@ -594,9 +595,10 @@ TEST(ImageDecoder, BytesForAreThoseThatDecodeComparesWithTheLimit) {
         const absl::Status status = decoder.Decode(one).status();
         // There are few pixels: it fails in any case.
         EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-        EXPECT_EQ(absl::StrContains(status.message(),
-                                    absl::StrCat(" needs ", bytes,
-                                                 " bytes; the maximum is ")),
+        EXPECT_EQ(absl::StrContains(
+                      status.message(),
+                      absl::StrCat(" needs ", FormatExactByteSize(bytes),
+                                   "; the maximum is 256 MiB ")),
                   bytes > kMaxDecodedBytes)
             << bytes << ": " << status;
         refused += bytes > kMaxDecodedBytes;

@@ -110,7 +110,8 @@ TEST_F(OperatorDecoderTest, GreyValuesAreClassNumbers) {
 
 TEST_F(OperatorDecoderTest, LimitsHoldBeforeAnythingIsAllocated) {
   ExpectDataLoss(*odd_, Odd(3, 255, 4), "1099511627776 x 4 pixels");
-  ExpectDataLoss(*odd_, Odd(3, 4, 255), "1099511627776 bytes of memory");
+  ExpectDataLoss(*odd_, Odd(3, 4, 255),
+                 "requests memory of 1 TiB; the maximum is 256 MiB");
   ExpectDataLoss(*odd_, Odd(3, 0, 4), "0 x 4 pixels");
   ExpectDataLoss(*odd_, Odd(2, 4, 4), "2 channels");
   std::vector<uint8_t> turned = Odd(3, 4, 4);

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -26,7 +28,6 @@
 namespace millrace::plan {
 namespace {
 
-using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 constexpr uintmax_t kMaxPictureBytes = 80'000;
@@ -144,45 +145,116 @@ TEST(TransformsPage, EveryPipelineIsCheckedWithoutAMistake) {
   }
 }
 
-// A row of a kind's table, without its last column, which is the page's own.
-std::string Row(const Parameter& parameter) {
-  return absl::StrCat("| `", absl::StrJoin(parameter.fields, "`, `"), "` | ",
-                      parameter.left_out, " | ",
-                      parameter.range.empty() ? "–" : parameter.range, " |");
+constexpr char kTableHead[] = "| parameter | default | range | ";
+
+// The first and the last cell of a row: "`p`" and " – |".
+std::pair<std::string, std::string> EndsOf(absl::string_view row) {
+  const size_t end = row.find(" | ");
+  const size_t last = row.rfind('|', row.size() - 2);
+  return {std::string(row.substr(2, end - 2)),
+          std::string(row.substr(last + 1))};
 }
 
-// The rows of the first table of a section, the same part of each.
-std::vector<std::string> TableRows(absl::string_view section) {
-  std::vector<std::string> rows;
-  const size_t head = section.find("| parameter | default | range | ");
-  if (head == section.npos) return rows;
-  for (absl::string_view line : absl::StrSplit(section.substr(head), '\n')) {
-    if (!absl::StartsWith(line, "|")) break;
-    size_t end = 0;
-    for (int column = 0; column < 3; ++column) end = line.find('|', end + 1);
-    rows.emplace_back(line.substr(0, end + 1));
+// A row of a kind's table. `rows`: the rows of the page, whose last column is
+// the page's own; a new parameter has a dash there.
+std::string Row(const Parameter& parameter,
+                const std::map<std::string, std::string>& rows) {
+  const std::string name =
+      absl::StrCat("`", absl::StrJoin(parameter.fields, "`, `"), "`");
+  const auto row = rows.find(name);
+  return absl::StrCat("| ", name, " | ", parameter.left_out, " | ",
+                      parameter.range.empty() ? "–" : parameter.range, " |",
+                      row == rows.end() ? " – |" : row->second);
+}
+
+const TransformKind* KindNamed(absl::string_view name) {
+  const auto* field =
+      Transform::descriptor()->FindFieldByName(std::string(name));
+  if (field == nullptr) return nullptr;
+  Transform transform;
+  transform.GetReflection()->MutableMessage(&transform, field);
+  return KindOf(transform);
+}
+
+// The page with the tables as the transforms describe themselves: the first
+// table below the heading of each, which has the first three columns of
+// kTableHead. `tables` is the number of tables.
+std::string WithTables(const std::string& page, int* tables) {
+  const std::vector<std::string> lines = absl::StrSplit(page, '\n');
+  std::vector<std::string> written;
+  const TransformKind* kind = nullptr;  // whose table is still to come
+  *tables = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    written.push_back(lines[i]);
+    if (absl::StartsWith(lines[i], "#")) {
+      kind = nullptr;
+      if (absl::StartsWith(lines[i], "### `")) {
+        kind = KindNamed(lines[i].substr(5, lines[i].find('`', 5) - 5));
+      }
+    }
+    if (kind == nullptr || !absl::StartsWith(lines[i], kTableHead)) continue;
+    written.push_back(lines[++i]);  // |---|---|
+    std::map<std::string, std::string> rows;
+    for (; absl::StartsWith(lines[i + 1], "|"); ++i) {
+      rows.insert(EndsOf(lines[i + 1]));
+    }
+    for (const Parameter& parameter : kind->parameters()) {
+      written.push_back(Row(parameter, rows));
+    }
+    ++*tables;
+    kind = nullptr;
   }
-  // Titles and the line below them.
-  rows.erase(rows.begin(), rows.begin() + 2);
-  return rows;
+  return absl::StrJoin(written, "\n");
 }
 
-// Defaults and bounds on the page are those that the server has. Where this
-// fails, take the rows that it expected over into the page.
+// Defaults and bounds on the page are those that the server has. The test
+// writes them into the file that MILLRACE_UPDATE_PAGE names.
 TEST(TransformsPage, TablesAreThoseOfTheCode) {
-  const auto sections = Sections(ReadPage());
+  const std::string page = ReadPage();
+  int tables = 0;
+  const std::string wanted = WithTables(page, &tables);
+  int described = 0;  // kinds that have parameters
   const auto* kinds = Transform::descriptor()->oneof_decl(0);
   for (int i = 0; i < kinds->field_count(); ++i) {
-    Transform transform;
-    transform.GetReflection()->MutableMessage(&transform, kinds->field(i));
-    std::vector<std::string> expected;
-    for (const Parameter& parameter : KindOf(transform)->parameters()) {
-      expected.push_back(Row(parameter));
-    }
-    EXPECT_THAT(TableRows(sections.at(kinds->field(i)->name())),
-                ElementsAreArray(expected))
-        << kinds->field(i)->name();
+    described += !KindNamed(kinds->field(i)->name())->parameters().empty();
   }
+  EXPECT_EQ(tables, described)
+      << "each section has a table that begins with " << kTableHead;
+  if (const char* file = std::getenv("MILLRACE_UPDATE_PAGE")) {
+    std::ofstream(file, std::ios::binary) << wanted;
+    return;
+  }
+  EXPECT_EQ(page, wanted)
+      << "The tables of docs/transforms.md differ from the transforms. This "
+         "command rewrites them:\n"
+         "  MILLRACE_UPDATE_PAGE=\"$PWD/docs/transforms.md\" bazel run "
+         "//tests/server/plan:transforms_page_test";
+}
+
+// A changed bound, a new parameter and one that has gone; nothing else.
+TEST(TransformsPage, TablesAreWrittenWithoutTheirLastColumn) {
+  const std::string page =
+      "# Title\n| parameter | default | range | x |\n|---|---|---|---|\n"
+      "| `p` | 9 | 9 | no table of a transform |\n\n"
+      "### `grayscale`\n\nText.\n\n"
+      "| parameter | default | range | torchvision |\n|---|---|---|---|\n"
+      "| `gone` | 1 | 2 | `old` |\n"
+      "| `p` | 7 | 8 .. 9 | `p`: [link](x.md) |\n"
+      "\n| parameter | default | range | second |\n|---|---|---|---|\n"
+      "| `p` | 7 | 8 | stays |\n";
+  int tables = 0;
+  std::string want = page;
+  want.replace(want.find("| `gone`"), sizeof("| `gone` | 1 | 2 | `old` |"), "");
+  want.replace(want.find("| 7 | 8 .. 9 |"), sizeof("| 7 | 8 .. 9 |") - 1,
+               "| 1 | 0 .. 1 |");
+  EXPECT_EQ(WithTables(page, &tables), want);
+  EXPECT_EQ(tables, 1);
+  want.replace(want.find("| `p` | 1 |"),
+               sizeof("| `p` | 1 | 0 .. 1 | `p`: ["
+                      "link](x.md) |"),
+               "");
+  EXPECT_THAT(WithTables(want, &tables),
+              HasSubstr("|---|---|---|---|\n| `p` | 1 | 0 .. 1 | – |\n"));
 }
 
 // Whether the transform takes one bound of the pair `name`, say 0.3, without

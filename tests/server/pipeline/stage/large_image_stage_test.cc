@@ -8,12 +8,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 #include "server/decode/limits.h"
+#include "server/pipeline/stage/image_memory.h"
 #include "server/pipeline/stage/image_stage.h"
+#include "tests/testing/allocation_meter.h"
 #include "tests/testing/images/claimed_size.h"
 #include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/images/png_writer.h"
@@ -28,7 +31,8 @@ using Bytes = std::vector<uint8_t>;
 
 constexpr int64_t kMiB = 1 << 20;
 // Of a server with no memory for large images, and of one with the most.
-constexpr int64_t kCapacities[] = {0, 20 * kMiB, 100 * kMiB, 240 * kMiB};
+constexpr int64_t kCapacities[] = {0, 20 * kMiB, 100 * kMiB, 240 * kMiB,
+                                   496 * kMiB};
 
 std::unique_ptr<ImageStage> Build(const std::vector<std::string>& texts) {
   Field field;
@@ -100,7 +104,7 @@ TEST(LargeImageStage, WhatADecoderRefusesIsABadSampleAtEveryBudget) {
         const absl::Status status = RunOnce(*stage, claim.bytes, capacity);
         EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
         EXPECT_THAT(std::string(status.message()),
-                    HasSubstr("the maximum is 268435456 for one image"));
+                    HasSubstr("the maximum is 256 MiB for one image"));
       }
     }
   }
@@ -142,6 +146,63 @@ TEST(LargeImageStage, WhatBecomesTooLargeIsABadSampleAtEveryBudget) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("becomes 12000 x 12000 during its transforms"));
+  }
+}
+
+// Bytes that the stage asks the gate for, beside the scratch of a thread: the
+// gate has no room for any.
+int64_t Asked(const ImageStage& stage, const Bytes& image) {
+  decode::LargeImageGate gate(kMaxImageBytes);
+  decode::LargeImageGate::Admission all;
+  EXPECT_TRUE(gate.TryEnter(kMaxImageBytes, &all));
+  LargeImages large;
+  large.gate = &gate;
+  const auto scratch = stage.NewScratch();
+  scratch->large = &large;
+  Bytes out(64 * 64 * 3);
+  const absl::Status status =
+      stage.Run(image, 1, *scratch, absl::MakeSpan(out));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  return large.wanted;
+}
+
+// The orientation as a camera writes it.
+Bytes ExifOf(uint8_t orientation) {
+  return {'I', 'I', 42, 0, 8, 0,           0, 0, 1, 0, 0x12, 1, 3,
+          0,   1,   0,  0, 0, orientation, 0, 0, 0, 0, 0,    0, 0};
+}
+
+// The upright copy of a photograph of 46 megapixels was not charged: what an
+// image may take in all was the limit of its decoder.
+TEST(LargeImageStage, AnImageTakesNoMoreThanItIsChargedWith) {
+  constexpr int64_t kThread = 16 * kMiB;  // the scratch of a thread
+  PngKind kind;
+  kind.width = 8200;
+  kind.height = 5800;
+  kind.color_type = 0;
+  const Bytes grey(static_cast<size_t>(kind.width) * kind.height, 77);
+  const int64_t decoded = int64_t{3} * kind.width * kind.height;
+  // Turned upright, or with an operation on a copy of the whole image.
+  for (const bool turned : {true, false}) {
+    SCOPED_TRACE(turned);
+    kind.exif = ExifOf(turned ? 6 : 1);
+    const Bytes png = WritePng(kind, grey);
+    std::vector<std::string> transforms = {
+        "decode_image { exif_transpose: true }"};
+    if (!turned) transforms.push_back("grayscale {}");
+    transforms.push_back("resize { height: 64 width: 64 }");
+    const auto stage = Build(transforms);
+    ASSERT_NE(stage, nullptr);
+    const int64_t asked = Asked(*stage, png);
+    Bytes out(64 * 64 * 3);
+    const auto scratch = stage->NewScratch();
+    const AllocationMeter meter;
+    const absl::Status status =
+        stage->Run(png, 1, *scratch, absl::MakeSpan(out));
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_GT(meter.peak(), 2 * decoded);
+    EXPECT_LE(meter.peak(), asked + kThread);
+    EXPECT_LE(asked, 2 * decoded + 8 * kMiB) << "much too much";
   }
 }
 

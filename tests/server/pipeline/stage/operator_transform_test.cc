@@ -138,7 +138,7 @@ TEST_F(OperatorTransformTest, GetsTheScratchThatItAsksFor) {
   const auto refused = Apply(**greedy, 0);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(refused.status().message(),
-              HasSubstr("1099511627776 bytes of scratch"));
+              HasSubstr("it requests 1 TiB of scratch for "));
 }
 
 TEST_F(OperatorTransformTest, AFailureIsABadSample) {
