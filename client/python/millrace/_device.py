@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from millrace._millrace import Batch
 
 _DEFAULT_PREFETCH = 2
+# Kinds of torch.device that a program may copy batches to by itself.
+_OTHER_DEVICES = ("hpu", "ipu", "maia", "meta", "mps", "mtia", "privateuseone", "vulkan", "xla", "xpu")
 
 # Epoch, step, rows, rows with a sample of this rank, of all ranks.
 Info = tuple[int, int, int, int, int]
@@ -119,6 +121,10 @@ def target_of(device: str | DeviceLike | None, prefetch: int | None) -> Target |
     kind, index = _kind_and_index(device)
     if kind == "cpu":
         return None
+    if kind not in ("cuda", *_OTHER_DEVICES):
+        raise InvalidArgumentError(
+            f"device={str(device)!r}: torch has no such device; write device=\"cuda\" to have batches on the "
+            "GPU, or leave device= out")
     if kind != "cuda":
         raise InvalidArgumentError(
             f"device={str(device)!r}: batches are copied to CUDA devices alone, \"cuda\" or \"cuda:1\"; leave "

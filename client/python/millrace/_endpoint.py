@@ -3,6 +3,7 @@ the files that a path names, for errors."""
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import os
 import sys
@@ -48,6 +49,7 @@ def endpoint_of(endpoint: str | Iterable[str] | Mapping[str, Any] | _arrays.Arra
         if _is_path(text):
             raise InvalidArgumentError(f"endpoint={shown(text)} is a path and not HOST:PORT: "
                                        f"{_for_path(text)}")
+        _refuse_other_scheme(text)
     else:
         refuse_other_data("endpoint", endpoint)
         text = ",".join(_values.texts("endpoint", endpoint,
@@ -126,6 +128,18 @@ def _for_data_set(value: Any) -> str:
         return f"{_for_path(os.fsdecode(root))}; or {arrays}"
     return f"write \"imagefolder:PATH\" for a folder of images, \"lmdb:PATH\" or \"parquet:PATH\" for " \
         f"files; or {arrays}"
+
+
+def _refuse_other_scheme(text: str) -> None:
+    """Raises InvalidArgumentError for "image_folder:/data": a path where HOST:PORT has the port."""
+    scheme, _, path = text.partition(":")
+    if not scheme.replace("_", "").replace("-", "").isalnum() or "://" in text or \
+            not path.startswith(("/", "./", "../", "~")):
+        return
+    near = difflib.get_close_matches(f"{scheme.lower()}:", _SCHEMES, 1)
+    advice = f"did you mean \"{near[0]}{path}\"?" if near else _for_path(path)
+    raise InvalidArgumentError(f"endpoint={shown(text)}: data of this machine are \"imagefolder:PATH\", "
+                               f"\"lmdb:PATH\" or \"parquet:PATH\"; {advice}")
 
 
 def _is_path(text: str) -> bool:

@@ -87,6 +87,10 @@ def _interpolation(value: Any, parameter: str = "interpolation") -> Any:
 
 def _antialias(out: Translation, step: Step, value: Any, interpolation: str) -> bool:
     if interpolation == "nearest":
+        if not out.is_tensor:
+            out.note(step, "the servers pick the pixels that torchvision picks of tensors; of PIL images, it "
+                           "picks those at the centres, so many pixels differ: put ToImage before it where "
+                           "you compare")
         return True  # neither library knows it there
     if value is None or isinstance(value, str):  # None in older releases, too: "warn"
         raise Refused("antialias", f"{value!r} is ambiguous: torchvision takes it as True for PIL images and "
@@ -230,6 +234,7 @@ def _random_rotation(out: Translation, step: Step, t: Any, p: Any) -> None:
     low, high = t.degrees
     if low == high == 0:
         return
+    _note_on_pillow(out, step, interpolation)
     out.geometry(step, T.RandomRotation((low, high), interpolation, _fill(out, step, t.fill), p=p,
                                         fields=out.fields.moved), resamples=True)
 
@@ -246,6 +251,7 @@ def _random_affine(out: Translation, step: Step, t: Any, p: Any) -> None:
     if all(value == (1 if name.startswith("scale") else 0)
            for name, value in transform.values.items() if isinstance(value, float) and name != "p"):
         return  # it moves nothing, and the servers refuse that
+    _note_on_pillow(out, step, interpolation)
     out.geometry(step, transform, resamples=True)
 
 
@@ -253,6 +259,13 @@ def _no_blending(fill: Any, interpolation: str) -> None:
     if fill is None and interpolation == "bilinear":
         raise Refused("fill", "with fill=None, torchvision does not blend the edge of the image with the "
                       "area outside, and the servers do", "write fill=0")
+
+
+def _note_on_pillow(out: Translation, step: Step, interpolation: str) -> None:
+    if not out.is_tensor and interpolation == "bilinear":
+        out.note(step, "the servers interpolate as torchvision does for tensors; for PIL images, Pillow does, "
+                       "and some pixels at edges differ by many levels: put ToImage before it where you "
+                       "compare")
 
 
 def _color_jitter(out: Translation, step: Step, t: Any, p: Any) -> None:

@@ -147,9 +147,7 @@ class Local:
                 {view.name: sample for view in row}
             for view in row:
                 if not isinstance(found.get(view.name), torch.Tensor):
-                    raise InvalidArgumentError(
-                        f"the local transforms end with a {type(found.get(view.name)).__name__} for "
-                        f"{view.name!r}: add ToImage() at the end of the compose")
+                    raise InvalidArgumentError(_no_tensor(view.name, found.get(view.name)))
             return {view: found[view.name].as_subclass(torch.Tensor) for view in row}
 
         if not self.each:
@@ -187,6 +185,18 @@ class Local:
             return {view: stacked}
         import torch
         return {view: torch.from_numpy(stacked)}
+
+
+def _no_tensor(name: str, found: Any) -> str:
+    """The refusal of what the local transforms have made of a field."""
+    reason = f"the local transforms end with a {type(found).__name__} for {name!r}"
+    if type(found).__module__.split(".")[0] in ("PIL", "numpy"):
+        return f"{reason}: add ToImage() at the end of the compose"
+    return f"{reason}: each transform takes one image and must return one, as a tensor of torch; " + (
+        "the last one has returned several, as FiveCrop and TenCrop do: torch.stack them in a Lambda behind it"
+        if isinstance(found, (tuple, list)) else
+        "look for a Lambda or a class of your own that returns nothing" if found is None else
+        "change the last transform")
 
 
 def _as(wanted: Layout, arrives: Layout, images: Any) -> Any:

@@ -135,12 +135,12 @@ def one_or_several(value: Any) -> bool:
         isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
-def counts(name: str, value: Any) -> list[int] | None:
+def counts(name: str, value: Any, minimum: int = 0, maximum: int = _MAX_UINT32) -> list[int] | None:
     """Repeated uint32: one value or several."""
     if value is None:
         return None
     items = sequence(name, value, "whole numbers") if one_or_several(value) else (value,)
-    return [_values.whole_number(f"{name}[{i}]" if len(items) > 1 else name, item, 0, _MAX_UINT32)
+    return [_values.whole_number(f"{name}[{i}]" if len(items) > 1 else name, item, minimum, maximum)
             for i, item in enumerate(items)]
 
 

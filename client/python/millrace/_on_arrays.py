@@ -44,8 +44,8 @@ def check(arrays: Arrays, pipeline: str | os.PathLike[str] | Pipeline | None) ->
         return
     if "preset" in pipeline.values:
         _check_images(arrays, "image")
-    no_images = {role.values["field"] for role in pipeline.values.get("field_roles", ())
-                 if role.values["role"] == "BOXES_XYXY"}
+    roles = {role.values["field"]: role.values["role"] for role in pipeline.values.get("field_roles", ())}
+    no_images = {name for name, role in roles.items() if role == "BOXES_XYXY"}
     for transform in pipeline.transforms:
         if transform.kind == "decode_image":
             _refuse_decoding(arrays, transform.values.get("field", "image"), pipeline)
@@ -55,7 +55,7 @@ def check(arrays: Arrays, pipeline: str | os.PathLike[str] | Pipeline | None) ->
         elif transform.kind != "to_dtype":
             for name in names:
                 if name not in no_images:
-                    _check_images(arrays, name, transform.kind == "normalize")
+                    _check_images(arrays, name, transform.kind == "normalize", roles.get(name) == "MASK")
 
 
 def channels_first(arrays: Arrays) -> str:
@@ -91,12 +91,17 @@ def _refuse_decoding(arrays: Arrays, name: str, pipeline: Pipeline) -> None:
                                f"of images: {advice}")
 
 
-def _check_images(arrays: Arrays, name: str, any_shape: bool = False) -> None:
+def _check_images(arrays: Arrays, name: str, any_shape: bool = False, is_mask: bool = False) -> None:
     image = arrays._described.get(name)
     if image is None:
         return  # the servers say what there is
     if not any_shape or len(image.shape) == 4:
         _check_shape(image)
+    if image.dtype != "uint8" and is_mask:
+        raise InvalidArgumentError(
+            f"array {image} has elements of type {image.dtype}, and the transforms of the servers take masks of "
+            f"uint8, classes 0 .. 255: give {name}.astype(numpy.uint8) of a NumPy array, {name}.to(torch.uint8) "
+            "of a tensor")
     if image.dtype != "uint8":
         raise InvalidArgumentError(
             f"array {image} has elements of type {image.dtype}, and the transforms of the servers take uint8 "

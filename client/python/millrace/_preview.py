@@ -212,9 +212,14 @@ def _image_of(tensors: Sequence[Mapping[str, Any]], spec: _spec_text.Message,
             continue
         if field is None and image.channels in (1, 3) and of not in no_images:
             return image
+        if field in (of, tensor["name"]) and of in no_images:
+            raise InvalidArgumentError(
+                f"field={field!r} is a mask, and preview() shows images; `millrace-data preview` draws masks, on a "
+                f"machine with the data, and replay() returns their numbers")
         if field in (of, tensor["name"]):
             return image
-        images.append(tensor["name"])
+        if of not in no_images:
+            images.append(tensor["name"])
     found = ", ".join(images) or "none"
     raise InvalidArgumentError(
         f"field={field!r} is no image of the batches; they have the images: {found}" if field else
@@ -271,7 +276,7 @@ def _stored(loader: Loader, spec: _spec_text.Message, field: str, epoch: int,
         f" width: {2 * _SHORT_SIDE} }} }}" for message in decode[:1])
     result: dict[int, tuple[int, Picture]] = {}
     with loader._another(
-            dataset=None, pipeline=f"{order}{transforms}", window=2, fields=(field, "sample_index"),
+            dataset=None, pipeline=f"{order}{transforms}", window=2, window_bytes=None, fields=(field, "sample_index"),
             batch_size=None, global_batch_size=size, rank=0, world_size=1, shuffle=None,
             drop_last=False, seed=None, output="tuple", names=None, tensor_type="dlpack",
             pin_memory=None, device=None, device_prefetch=None, apply_device_transform=False) as other:

@@ -76,6 +76,10 @@ class Files(NamedTuple):
 
 def _folder() -> str:
     chosen = os.environ.get("MILLRACE_RUN_DIR")
+    if chosen and not os.path.isabs(chosen):
+        # Programs with other working directories would each have a server of their own.
+        raise InvalidArgumentError(f"MILLRACE_RUN_DIR={chosen}: expected the whole path of a folder, for example "
+                                   f"{os.path.abspath(os.path.expanduser(chosen))}")
     path = os.path.realpath(chosen) if chosen else f"/tmp/millrace-{os.geteuid()}"
     advice = "; set MILLRACE_RUN_DIR to a folder of your own (mode 0700)"
     try:

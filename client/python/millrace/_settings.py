@@ -54,6 +54,30 @@ def last_batch_of(drop_last: bool | None, pad_last: bool) -> str | None:
     return None if drop_last is None else "drop" if drop_last else "partial"
 
 
+def check_shared(global_batch_size: int | None, world_size: int) -> None:
+    """Raises InvalidArgumentError when ranks cannot have the same number of rows."""
+    if global_batch_size is not None and global_batch_size % world_size:
+        raise InvalidArgumentError(
+            f"global_batch_size={global_batch_size}: the global batch cannot be shared equally by {world_size} "
+            f"ranks; give a multiple of {world_size}, or batch_size=, the samples of a batch of a rank")
+
+
+def check_together(arguments: Mapping[str, Any]) -> None:
+    """Raises InvalidArgumentError for an argument that another one leaves without an effect."""
+    if arguments["allow_uneven"] and arguments["drop_last"]:
+        raise InvalidArgumentError(
+            "allow_uneven=True and drop_last=True cannot be used together, because the last batch that may be "
+            "uneven is left out: remove one of them")
+    if arguments["window"] and arguments["window_bytes"] is not None:
+        raise InvalidArgumentError(
+            f"window={arguments['window']} and window_bytes= cannot be used together, because window_bytes= "
+            "bounds a window that adapts, and this one is fixed: remove one of them")
+    if arguments["hedge_share"] == 0 and arguments["hedge_floor"] is not None:
+        raise InvalidArgumentError(
+            "hedge_share=0 and hedge_floor= cannot be used together, because with hedge_share=0 no batch is "
+            "requested from a second server: leave hedge_floor= out, or give a hedge_share= above 0")
+
+
 def _text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"

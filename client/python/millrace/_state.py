@@ -10,6 +10,7 @@ from millrace._values import shown
 from millrace.errors import ArgumentError, FailedPreconditionError, InvalidArgumentError
 
 _VERSION = 1
+_NAMES = ("epoch", "step", "steps_per_epoch", "global_batch_size", "plan_hash", "fingerprint")
 _ADVICE = "load a dict that Loader.state_dict() has returned"
 
 
@@ -68,10 +69,12 @@ def load(state: Any) -> tuple[Position, int, Expected] | None:
     def number(name: str, maximum: int = 2**64 - 1) -> int:
         return _values.whole_number(f"state[{name!r}]", state[name], 0, maximum)
 
-    for name in ("epoch", "step", "steps_per_epoch", "global_batch_size", "plan_hash",
-                 "fingerprint"):
+    for name in _NAMES:
         if name not in state:
             raise InvalidArgumentError(f"the state lacks {name!r}: {_ADVICE}")
+    for name in state:
+        if name not in ("version", *_NAMES):
+            raise InvalidArgumentError(f"the state has {shown(name)}, which state_dict() does not return: {_ADVICE}")
     expected = Expected(_values.text("state['plan_hash']", state["plan_hash"]),
                         _values.text("state['fingerprint']", state["fingerprint"]),
                         number("steps_per_epoch"))

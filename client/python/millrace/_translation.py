@@ -60,7 +60,12 @@ class Translation:
         self.refused_compose = False  # the container itself: local= does not help
         self._after: list[T.Transform] = []  # normalize and to_dtype
         self._refused: list[dict[str, str]] = []
+        # Of images that are decoded: a crop or resize gives them one size.
+        self._one_size = fields.image not in fields.decoders
+        # Where the first refused transform is, all images have one size: it can run on the client.
+        self._may_be_local: bool | None = None
         self._resamples = False
+        self._picks_pixels = False  # a resize or crop without antialiasing
         self._pixels_changed = False  # by more than geometry
         self._mask_dtype: str | None = None
         self._outside: tuple[int, Step] | None = None  # the class of pixels outside of masks
@@ -79,12 +84,14 @@ class Translation:
     def geometry(self, step: Step, transform: T.Transform, resamples: bool = False,
                  flips: bool = False) -> None:
         """Adds a transform that moves pixels."""
+        self._one_size = self._one_size or _fixes_size(transform)
         if not flips:
             self._only_before_normalize(step)
         elif self.pixels == "normal":
             self.note(step, "the servers apply it before Normalize; the result is the same")
         if resamples:
             self._resamples = True
+            self._picks_pixels = self._picks_pixels or _picks_pixels(transform)
             self.rounding(step)
         self.transforms.append(transform)
 
@@ -250,6 +257,8 @@ class Translation:
             self._outside = outside
             cannot_run = isinstance(step.transform, type) or not callable(step.transform)
             if self.local is None or cannot_run or nowhere(step.transform):
+                if self._may_be_local is None:
+                    self._may_be_local = self._one_size
                 self.refuse(step, refused)
                 continue
             rest = list(steps[i:])
@@ -276,7 +285,7 @@ class Translation:
         if self._refused:
             raise TranslationError(
                 _report(self.library.name, self._refused, self.fields.stored is not None,
-                        self.local is None and not self.refused_compose),
+                        self._may_be_local if self.local is None and not self.refused_compose else None),
                 {"refused": self._refused})
         colored = self.fields.colored
         converted_here = bool(steps) and self.pixels in ("unit", "floats", "other")
@@ -307,11 +316,20 @@ class Translation:
         return Translated(transforms, self._roles(), self.notes, here)
 
     def _general_notes(self) -> None:
+        decoder = self.fields.decoders.get(self.fields.image)
+        scaled = decoder is not None and decoder.values.get("mode", "SCALED") != "EXACT"
+        exact = "decode=DecodeImage(mode=\"exact\") decodes at full size"
         if self._resamples:
             self.notes.append(
-                "resampling: the servers compute in fixed point, and decode a JPEG at 1/2, 1/4 or 1/8 of "
-                "its size where that is large enough for the result; pixels differ slightly, random choices do "
-                "not (docs/images.md). decode=DecodeImage(mode=\"exact\") decodes at full size")
+                "resampling: the servers compute in fixed point" +
+                (", and decode a JPEG at 1/2, 1/4 or 1/8 of its size where that is large enough for the result"
+                 if scaled else "") + "; pixels differ slightly where images are resized with antialiasing, random "
+                "choices do not (docs/images.md)" + (f". {exact}" if scaled else ""))
+        if self._picks_pixels and scaled:
+            self.notes.append(
+                "resampling without antialiasing: decoding a JPEG at 1/2, 1/4 or 1/8 of its size smooths it "
+                "before its pixels are picked, so the pixels of large JPEGs differ clearly from those of "
+                f"{self.library.name}, by some levels on average; {exact}")
         if self.fields.boxes:
             self.notes.append(
                 "boxes: the number of boxes is constant, so a box outside of the image gets zero width or "
@@ -327,12 +345,30 @@ class Translation:
                 *(FieldRole(name, "boxes_xyxy", of=of) for name in self.fields.boxes)]
 
 
-def _report(library: str, refused: Sequence[dict[str, str]], of_arrays: bool, may_be_local: bool) -> str:
+def _fixes_size(transform: T.Transform) -> bool:
+    """Whether the result has one size, whatever the sizes of the images are."""
+    return isinstance(transform, (T.CenterCrop, T.RandomCrop, T.RandomResizedCrop)) or \
+        isinstance(transform, T.Resize) and "short_side" not in transform.values
+
+
+def _picks_pixels(transform: T.Transform) -> bool:
+    """Whether most pixels of a larger image have no part in the result."""
+    return isinstance(transform, (T.RandomResizedCrop, T.Resize)) and (
+        transform.values.get("interpolation") == "INTERPOLATION_NEAREST" or "no_antialias" in transform.values)
+
+
+def _report(library: str, refused: Sequence[dict[str, str]], of_arrays: bool,
+            may_be_local: bool | None) -> str:
+    """`may_be_local`: whether local= would help; None: not a word about it."""
     lines = [f"the servers cannot run this pipeline of {library}:"]
     for item in refused:
         what = item["transform"] + (f"({item['parameter']}=)" if item["parameter"] else "")
         lines.append(f"  position {item['position']}, {what}: {item['reason']}; {item['advice']}")
-    if may_be_local:
+    if may_be_local is False:
+        lines.append("local=\"sample\" would run the first of these transforms and all later ones in the loader, "
+                     "and needs images of one size there: put a transform before it that gives them one, "
+                     f"{'CenterCrop or RandomResizedCrop' if library == 'torchvision' else 'Resize or CenterCrop'}")
+    elif may_be_local:
         how = f"millrace.Pipeline.from_{library}(compose, decode=False, local=\"sample\")" if of_arrays else \
             "local=\"sample\""
         lines.append(f"{how} runs the first of these transforms and all later ones in the loader, on the "

@@ -13,6 +13,8 @@ from millrace.errors import ArgumentError, InvalidArgumentError
 _MAX_UINT64 = 2**64 - 1
 # An epoch of the program has a next one, so that a loop can end.
 MAX_EPOCH = _MAX_UINT64 - 1
+# Of a time: the C interface takes nanoseconds, and at most a year.
+_MIN_SECONDS, _MAX_SECONDS = 1e-9, 365 * 24 * 3600
 
 
 class _Short(reprlib.Repr):
@@ -93,6 +95,24 @@ def optional_number(name: str, value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ArgumentError(f"{name}={shown(value)}: expected a number")
     return float(value)
+
+
+def optional_seconds(name: str, value: Any, may_be_zero: bool = False) -> float | None:
+    """A time in seconds, at most a year; None stays None."""
+    seconds = optional_number(name, value)
+    if seconds is not None and not (_MIN_SECONDS <= seconds <= _MAX_SECONDS or may_be_zero and seconds == 0):
+        raise InvalidArgumentError(
+            f"{name}={shown(value)}: expected seconds, a number {'from' if may_be_zero else 'above'} 0, at most "
+            f"{_MAX_SECONDS} (a year)")
+    return seconds
+
+
+def optional_share(name: str, value: Any) -> float | None:
+    """A number from 0 to 1; None stays None."""
+    share = optional_number(name, value)
+    if share is not None and not 0 <= share <= 1:  # nor NaN
+        raise InvalidArgumentError(f"{name}={shown(value)}: expected a number from 0 to 1")
+    return share
 
 
 def text(name: str, value: Any) -> str:

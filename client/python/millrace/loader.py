@@ -156,7 +156,7 @@ class Loader:
         as they come over the network.
       compression: "none" or "zstd", on the network. None: the pipeline's.
       window: batches requested ahead, 2 to 65536. None or 0: adapts to measurements.
-      window_bytes: upper bound of an adaptive window, in bytes. None: 256 MiB.
+      window_bytes: upper bound of an adaptive window, in bytes. None: 256 MiB. Not with a window=.
       same_host: "off", "auto" or "require": whether servers of this machine pass batches in shared
         memory. None: off; auto for data of this machine.
       verify_payload: compare each batch with a digest. None: True.
@@ -166,7 +166,7 @@ class Loader:
         None: 15.
       hedge_share: upper bound of the share of batches that are requested from a second server
         because they are late, 0 to 1; 0: none. None: 0.05.
-      hedge_floor: min seconds before a batch counts as late. None: 0.02.
+      hedge_floor: min seconds before a batch counts as late. None: 0.02. Not with hedge_share=0.
 
     Raises:
       ArgumentError: an argument that does not exist, or an argument of torch's DataLoader that cannot
@@ -214,8 +214,10 @@ class Loader:
             _values.flag(name, arguments[name])
         for name in ("dataset", "tensor_type", "compression", "same_host"):
             _values.optional_text(name, arguments[name])
-        for name in ("open_timeout", "next_timeout", "step_timeout", "hedge_share", "hedge_floor"):
-            arguments[name] = _values.optional_number(name, arguments[name])
+        for name in ("open_timeout", "next_timeout", "step_timeout", "hedge_floor"):
+            arguments[name] = _values.optional_seconds(name, arguments[name], name == "hedge_floor")
+        arguments["hedge_share"] = _values.optional_share("hedge_share", hedge_share)
+        _settings.check_together(arguments)
         if batch_size is not None and global_batch_size is not None:
             raise InvalidArgumentError(
                 "batch_size= (samples of a rank) and global_batch_size= (samples of all ranks) "
@@ -255,9 +257,10 @@ class Loader:
             raise InvalidArgumentError(
                 "batch_size= is missing: give the samples of a batch of this rank, or "
                 "global_batch_size=, the samples over all ranks")
-        # The C interface checks the values, and what they are together.
+        # The C interface checks the other values, and what they are together.
         settings = self._settings_without_rank()
         if ranks is not None:
+            _settings.check_shared(arguments["global_batch_size"], ranks[1])
             settings.update(rank=str(ranks[0]), world_size=str(ranks[1]))
         if batch_size is not None:
             settings["batch_size"] = str(int(arguments["batch_size"]) * (ranks or (0, 1))[1])
@@ -378,6 +381,7 @@ class Loader:
         settings.update(rank=str(ranks[0]), world_size=str(ranks[1]))
         global_batch_size = self._asked_global_batch_size()
         if global_batch_size is not None:
+            _settings.check_shared(global_batch_size, ranks[1])
             settings["batch_size"] = str(global_batch_size)
         start = self._start()
         settings.update(start_epoch=str(start.epoch), start_step=str(start.step))
@@ -707,7 +711,7 @@ class Loader:
             world_size = self._rank_and_world_size()[1]
             raise InvalidArgumentError(
                 f"the state was saved with a global batch of {saved} samples, and this loader has "
-                f"{asked} over {world_size} ranks: steps would not match; make the loader with "
+                f"{asked} over {world_size} rank{'s' * (world_size > 1)}: steps would not match; make the loader with "
                 f"global_batch_size={saved}")
         if facts is not None:
             expected.check(facts)
@@ -850,7 +854,7 @@ class Loader:
         how it shows them."""
         facts = self._opened()[1].facts
         rank, world_size = self._rank_and_world_size()
-        other = self._another(window=2, batch_size=None, rank=rank, world_size=world_size,
+        other = self._another(window=2, window_bytes=None, batch_size=None, rank=rank, world_size=world_size,
                               global_batch_size=int(facts["batch_size"]), **shown)
         other._progress.jump(position)
         other._expected = _state.Expected.of(facts)  # files of this machine may have changed

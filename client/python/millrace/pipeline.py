@@ -14,7 +14,8 @@ left to the servers. They also check the values, when a loader is opened; a wron
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from millrace import _message, _values
@@ -178,6 +179,7 @@ class Origin(NamedTuple):
         Raises:
           TranslationError, ArgumentError: as Pipeline.from_torchvision().
         """
+        _check_names(self.library, self.options, kind)
         fields = TranslatedFields(self.field, self.masks, self.boxes, self.decode, stored)
         if self.library == "torchvision":
             from millrace import _from_torchvision
@@ -338,6 +340,19 @@ class Pipeline(Message):
         """
         return Origin("albumentations", compose, field, masks, boxes, decode, local,
                       options).translate(cls)
+
+
+def _check_names(library: str, options: Mapping[str, Any], kind: type[Pipeline]) -> None:
+    """Raises ArgumentError for an option of a translation that no Pipeline has."""
+    if kind.__init__ is not Pipeline.__init__:
+        return  # it has arguments of its own
+    of_pipelines = ("transforms", *(Pipeline.__init__.__kwdefaults__ or ()))
+    for name in options:
+        if name not in of_pipelines:
+            near = difflib.get_close_matches(name, ("field", "masks", "boxes", "decode", "local", *of_pipelines), 1)
+            raise ArgumentError(f"Pipeline.from_{library} has no argument {name}=" +
+                                (f"; did you mean {near[0]}=?" if near else
+                                 f"; help(millrace.Pipeline.from_{library}) lists the arguments"))
 
 
 N = TypeVar("N", Source, Output)

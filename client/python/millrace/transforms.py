@@ -39,6 +39,9 @@ DType = Literal["uint8", "bool", "int8", "int16", "int32", "int64", "uint16", "f
 Fields = Union[str, Sequence[str], None]
 Range = tuple[float, float]
 
+# Pixels: server/plan/transforms has the same bound.
+_MAX_SIDE = 16384
+
 
 class Transform(Message):
     """One transform: an immutable value."""
@@ -55,7 +58,7 @@ class Transform(Message):
 
 def _sides(size: int | Sequence[int]) -> dict[str, Any]:
     """size=n is n x n, size=(h, w) is h x w."""
-    sides = counts("size", size)
+    sides = counts("size", size, 1, _MAX_SIDE)
     if sides is None or len(sides) not in (1, 2):
         raise ArgumentError(f"size={shown(size)}: expected a side, or (height, width)")
     return {"height": sides[0], "width": sides[-1]}

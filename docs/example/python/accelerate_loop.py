@@ -14,6 +14,8 @@ import accelerate
 import millrace
 import torch
 
+if len(sys.argv) not in (5, 6):
+    sys.exit("usage: accelerate_loop.py HOST:PORT[,HOST:PORT...] DATASET PIPELINE FOLDER [BATCHES]")
 endpoint, dataset, pipeline, folder = sys.argv[1:5]
 batches = int(sys.argv[5]) if len(sys.argv) > 5 else 0
 

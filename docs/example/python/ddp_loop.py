@@ -15,6 +15,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+if len(sys.argv) not in (5, 6):
+    sys.exit("usage: ddp_loop.py HOST:PORT[,HOST:PORT...] DATASET PIPELINE CHECKPOINT [BATCHES]")
 endpoint, dataset, pipeline, checkpoint = sys.argv[1:5]
 batches = int(sys.argv[5]) if len(sys.argv) > 5 else 0
 

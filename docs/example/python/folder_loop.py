@@ -9,6 +9,8 @@ import millrace
 import torch
 from torchvision.transforms import v2
 
+if len(sys.argv) != 2:
+    sys.exit("usage: folder_loop.py FOLDER")
 compose = v2.Compose([v2.RandomResizedCrop(64), v2.RandomHorizontalFlip(), v2.ToImage(),
                       v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5], [0.5])])
 loader = millrace.DataLoader(f"imagefolder:{sys.argv[1]}", pipeline=compose, batch_size=64, shuffle=True)

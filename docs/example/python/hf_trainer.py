@@ -15,6 +15,8 @@ import torch
 import transformers
 from transformers.trainer_utils import get_last_checkpoint
 
+if len(sys.argv) not in (5, 6):
+    sys.exit("usage: hf_trainer.py HOST:PORT[,HOST:PORT...] DATASET PIPELINE FOLDER [BATCHES]")
 endpoint, dataset, pipeline, folder = sys.argv[1:5]
 batches = int(sys.argv[5]) if len(sys.argv) > 5 else 0
 batch_size = 50 // int(os.environ.get("WORLD_SIZE", 1))

@@ -14,6 +14,8 @@ import millrace
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+if len(sys.argv) not in (5, 6):
+    sys.exit("usage: lightning_trainer.py HOST:PORT[,HOST:PORT...] DATASET PIPELINE FOLDER [BATCHES]")
 endpoint, dataset, pipeline, folder = sys.argv[1:5]
 batches = int(sys.argv[5]) if len(sys.argv) > 5 else -1
 

@@ -11,6 +11,8 @@ import sys
 import millrace
 import torch
 
+if len(sys.argv) not in (5, 6):
+    sys.exit("usage: torch_loop.py HOST:PORT[,HOST:PORT...] DATASET PIPELINE CHECKPOINT [BATCHES]")
 endpoint, dataset, pipeline, checkpoint = sys.argv[1:5]
 batches = int(sys.argv[5]) if len(sys.argv) > 5 else 0
 

@@ -8,6 +8,8 @@ import sys
 import millrace
 import torch
 
+if len(sys.argv) != 4:
+    sys.exit("usage: train_loop.py HOST:PORT[,HOST:PORT...] DATASET PRESET")
 endpoint, dataset, preset = sys.argv[1:]
 loader = millrace.Loader(endpoint, dataset, preset, batch_size=64, shuffle=True, drop_last=True)
 model = torch.nn.Linear(28 * 28, 10)

@@ -53,6 +53,13 @@ for name, expected in EXPECTED.items():
     assert list(given.transforms) == [T.DecodeImage(), *expected], (name, given)
     assert (given._local and given._local.views[0].wanted) == VIEWS.get(name), (name, given._local)
 assert any("antialias" in note for note in translated("article").notes)
+assert any("resampling without antialiasing" in note and 'mode="exact"' in note for note in translated("exact").notes)
+assert not any("1/8" in note for note in translated("exact", decode=T.DecodeImage(mode="exact")).notes)
+try:
+    translated("exact", mask="m")
+    raise SystemExit("accepted: mask=")
+except millrace.ArgumentError as error:
+    assert "Pipeline.from_albumentations has no argument mask=; did you mean masks=?" in str(error), error
 assert any("180" in note for note in translated("article").notes)
 assert any("seed" in note for note in translated("seed").notes)
 assert translated("stored", field="x", sources="d").text.endswith(

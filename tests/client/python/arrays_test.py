@@ -134,7 +134,21 @@ got, _ = epoch(load(grey, pipeline="mnist"))
 assert got.shape == (N, 1, 28, 28)
 # MixUp needs the number of classes.
 mixed = millrace.Pipeline([T.MixUp(), T.Normalize([0.5] * 3, [0.5] * 3)])
-refused(load(both, pipeline=mixed).open, millrace.InvalidArgumentError, "number of classes")
+error = refused(load(both, pipeline=mixed).open, millrace.InvalidArgumentError, "number of classes",
+                'give millrace.Arrays(..., classes={"label": N})', "or name the label")
+assert "pack the dataset" not in str(error), error
+# A mask has classes, and no levels.
+masks = {**both, "mask": numpy.zeros((N, 32, 32, 1), numpy.int64)}
+beside = millrace.Pipeline([T.RandomHorizontalFlip(fields=["image", "mask"])],
+                           field_roles=millrace.FieldRole("mask", "mask"))
+error = refused(lambda: load(masks, pipeline=beside), millrace.InvalidArgumentError, "'mask'",
+                "mask.astype(numpy.uint8)", "classes 0 .. 255")
+assert "255)" not in str(error), error
+masks["mask"] = masks["mask"].astype(numpy.uint8)
+refused(lambda: load(masks, pipeline=beside).preview(field="mask"), millrace.InvalidArgumentError,
+        "field='mask' is a mask", "millrace-data preview")
+refused(lambda: load(masks, pipeline=beside).preview(field="nope"), millrace.InvalidArgumentError,
+        "the images: image")
 data = millrace.Arrays(both, classes={"label": 10})
 _, got_labels = epoch(load(data, pipeline=mixed))
 assert got_labels.shape == (N, 10) and numpy.allclose(got_labels.sum(1), 1)

@@ -590,6 +590,15 @@ else:
         self.assertEqual(samples.complaint(parts, epoch, self._EPOCHS), "")
 
     def test_a_plain_loop(self):
+        self._run("""
+program = open(sys.argv[-1]).read()
+sys.argv[1:] = []
+try:
+    exec(compile(program, "torch_loop.py", "exec"), {"__name__": "__main__"})
+    raise SystemExit("it has run")
+except SystemExit as error:
+    assert str(error).startswith("usage: torch_loop.py HOST:PORT"), error
+""", os.path.realpath("docs/example/python/torch_loop.py"))
         self._check(self._parts("torch_loop", (1, 24), (1, 56), (1, 0)))
 
     def test_ddp_that_continues_with_other_ranks(self):

@@ -525,6 +525,9 @@ _device.Target(None, 2).check("torch", Local("torchvision", ()))
 for name in ("mps", "xpu", "mps:0", "meta"):
     refused(lambda: loader(device=name), e, f".to('{name}')", "CUDA devices alone")
     refused(lambda: loader(device=torch.device(name)), e, name)
+for name in ("gpu", "gpu:0", "nvidia"):
+    error = refused(lambda: loader(device=name), e, name, 'write device="cuda"')
+    assert ".to(" not in str(error), error
 for bad in ("", "cuda:", "cuda:-1", "cuda:01", "CUDA", "cuda:1:2"):
     refused(lambda: loader(device=bad), e, repr(bad), "expected")
 for bad in (0, 1.5, True, ["cuda"]):

@@ -416,6 +416,11 @@ refused(loader().open, millrace.PermissionDeniedError, os.environ["MILLRACE_RUN_
         os.chmod(self.run_dir, 0o700)
         self._output_of("refused(loader().open, millrace.InvalidArgumentError, 'too long')",
                         MILLRACE_RUN_DIR=os.path.join(self.run_dir, "x" * 100))
+        # Programs with other working directories would not share a server.
+        self._output_of("""
+error = refused(loader().open, millrace.InvalidArgumentError, "MILLRACE_RUN_DIR=run: expected the whole path")
+assert os.path.abspath("run") in str(error) and not os.path.exists("run"), error
+""", MILLRACE_RUN_DIR="run")
 
     # ---- The data --------------------------------------------------------------------------
 

@@ -619,6 +619,29 @@ for _ in range(2):              # a later call tries again
         raise SystemExit("opened")
     except (ConnectionError, TimeoutError) as error:
         assert isinstance(error, millrace.Error) and "127.0.0.1:1" in str(error)
+# Rank and number of ranks are known when the loader opens.
+import os
+os.environ.update(RANK="0", WORLD_SIZE="2")
+odd = millrace.Loader("127.0.0.1:1", "d", global_batch_size=9)
+try:
+    odd.open()
+    raise SystemExit("opened")
+except millrace.InvalidArgumentError as error:
+    assert "global_batch_size=9" in str(error) and "2 ranks" in str(error), error
+# A server that takes connections and says nothing.
+import socket
+silent = socket.create_server(("127.0.0.1", 0))
+slow = millrace.Loader(f"127.0.0.1:{silent.getsockname()[1]}", "d", batch_size=1, open_timeout=0.3, rank=0,
+                       world_size=1)
+try:
+    slow.open()
+    raise SystemExit("opened")
+except millrace.UnavailableError as error:
+    assert "--timeout" not in str(error), error
+from millrace import _open_errors
+told = _open_errors.explained(millrace.UnavailableError("it is busy, or raise --timeout"), slow._arguments,
+                              slow._pipeline)
+assert str(told) == "it is busy, or give a larger open_timeout=", told
 """)
 
     def test_names_of_torch_without_torch(self):

@@ -203,6 +203,13 @@ for act in (lambda: T.ColorJitter(-0.5), lambda: T.RandomRotation(-5), lambda: T
         assert "not negative" in str(error), error
     else:
         raise SystemExit("accepted: a negative number for a range")
+for act in (lambda: T.CenterCrop(-3), lambda: T.Resize((5, 0)), lambda: T.RandomCrop(16385)):
+    try:
+        act()
+    except millrace.InvalidArgumentError as error:
+        assert "expected a whole number from 1 to 16384" in str(error), error
+    else:
+        raise SystemExit("accepted: a side that no image has")
 """)
 
     def test_wrong_types_are_refused_at_once(self):
@@ -289,7 +296,7 @@ assert next(iter(empty))[0].shape == (50, 64, 64, 3)      # no preset, no transf
     def test_the_servers_refuse_what_is_out_of_range(self):
         self.output_of(_SPEC + """
 for transform, part in (
-        (T.RandomHorizontalFlip(1.5), "p is 1.5"), (T.CenterCrop(0), "height is 0"),
+        (T.RandomHorizontalFlip(1.5), "p is 1.5"), (T.Pad(16385), "16384"),
         (T.Resize(5, "bicubic"), "BICUBIC"), (T.ColorJitter((2, 1)), "brightness"),
         (T.Normalize((124, 1, 1), STD), "mean 124"), (T.Normalize(MEAN[:1], STD), "stddev"),
         (T.RandomRotation(float("nan")), "finite"), (T.RandomErasing(scale=(0, 1)), "scale"),

@@ -217,6 +217,9 @@ refused(lambda: one.preview(samples=0), BAD, "samples")
 refused(lambda: one.preview(field="label"), BAD, "label", "image")
 refused(millrace.Loader(ENDPOINT, pipeline=SPEC, batch_size=50, fields="label").preview, BAD, "no image")
 assert len(one.preview(field="image", samples=2)._pairs) == 2
+# preview() takes another window than the loader's, whatever bounds that.
+bounded = millrace.Loader(ENDPOINT, pipeline=SPEC, batch_size=50, window_bytes=1 << 20)
+assert len(bounded.preview(samples=2)._pairs) == 2
 """, self.work)
 
     def test_no_package_is_needed(self):

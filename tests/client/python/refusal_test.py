@@ -71,17 +71,27 @@ class Constructor(Case):
         ("window_bytes=0", _VALUE, "window_bytes=0"),
         ("compression='x'", _VALUE, "compression=x"),
         ("same_host='maybe'", _VALUE, "same_host=maybe"),
-        ("hedge_share=2", _VALUE, "hedge_share 2"),
-        ("hedge_share=-0.5", _VALUE, "hedge_share -0.5"),
-        ("hedge_floor=-1", _VALUE, "hedge_floor"),
+        # Numbers in seconds, as the argument has them, and not the flags of the programs.
+        ("hedge_share=2", _VALUE, "hedge_share=2: expected a number from 0 to 1"),
+        ("hedge_share=-0.5", _VALUE, "hedge_share=-0.5"),
+        ("hedge_floor=-1", _VALUE, "hedge_floor=-1: expected seconds, a number from 0, at most 31536000"),
         ("hedge_share=float('nan')", _VALUE, "hedge_share=nan"),
-        ("open_timeout=0", _VALUE, "open_timeout"),
-        ("next_timeout=-1.0", _VALUE, "next_timeout"),
+        ("open_timeout=0", _VALUE, "open_timeout=0: expected seconds, a number above 0, at most 31536000 (a year)"),
+        ("open_timeout=1e-12", _VALUE, "open_timeout=1e-12: expected seconds"),
+        ("next_timeout=-1.0", _VALUE, "next_timeout=-1.0: expected seconds"),
+        ("next_timeout=1e9", _VALUE, "next_timeout=1000000000.0: expected seconds"),
+        ("step_timeout=float('inf')", _VALUE, "step_timeout=inf: expected seconds"),
+        ("step_timeout=float('nan')", _VALUE, "step_timeout=nan: expected seconds"),
+        # An argument that another one leaves without an effect.
+        ("allow_uneven=True, drop_last=True", _VALUE, "allow_uneven=True and drop_last=True cannot be used"),
+        ("window=4, window_bytes=1 << 20", _VALUE, "window=4 and window_bytes= cannot be used together"),
+        ("hedge_share=0, hedge_floor=0.1", _VALUE, "hedge_share=0 and hedge_floor= cannot be used together"),
         ("seed=2**64", _VALUE, "seed="),
         ("batch_size=2**70", _VALUE, "batch_size="),
         ("batch_size=2**63, rank=0, world_size=2", _VALUE, "batch_size"),
         ("rank=2**33, world_size=2**34", _VALUE, "rank=8589934592"),
-        ("batch_size=None, global_batch_size=50, rank=0, world_size=3", _VALUE, "by 3 ranks"),
+        ("batch_size=None, global_batch_size=50, rank=0, world_size=3", _VALUE,
+         "global_batch_size=50: the global batch cannot be shared equally by 3 ranks; give a multiple of 3"),
         ("pipeline='bogus: 1'", _VALUE, "bogus"),
         ("pipeline=None", _VALUE, "dataset is missing"),
         ("pipeline='sources { dataset: \"a\" } ' * 2, dataset='photos'", _VALUE, "2 sources"),
@@ -108,6 +118,9 @@ class Constructor(Case):
         ("endpoint='~/photos'", _VALUE, "imagefolder:~/photos"),
         ("endpoint='data/train.parquet'", _VALUE, "write endpoint=\"parquet:data/train.parquet\""),
         ("endpoint='train.lmdb'", _VALUE, "write endpoint=\"lmdb:train.lmdb\""),
+        ("endpoint='image_folder:/data'", _VALUE, "did you mean \"imagefolder:/data\"?"),
+        ("endpoint='LMDB:~/data'", _VALUE, "did you mean \"lmdb:~/data\"?"),
+        ("endpoint='webdataset:/data'", _VALUE, "\"imagefolder:PATH\", \"lmdb:PATH\" or \"parquet:PATH\""),
         ("endpoint='train.npz'", _VALUE, "give them in a dict, {\"image\": images"),
         ("endpoint=pathlib.Path('/data/train.lmdb')", _TYPE, "write endpoint=\"lmdb:/data/train.lmdb\""),
         ("endpoint=pathlib.Path('/usr')", _TYPE, "write endpoint=\"imagefolder:/usr\""),
@@ -147,7 +160,8 @@ for named in (dict(shuffle=None, drop_last=None, verify_payload=None), dict(wind
               dict(window=numpy.int64(0)), dict(endpoint=[ENDPOINT]),
               dict(fields=("label",)), dict(fields=(n for n in ["label", "image"])),
               dict(batch_size=numpy.int64(50), seed=numpy.uint8(3), open_timeout=numpy.float32(5)),
-              dict(hedge_share=0, hedge_floor=0, open_timeout=5, window_bytes=1 << 20),
+              dict(hedge_share=0, open_timeout=5, window=0, window_bytes=1 << 20),
+              dict(hedge_share=1, hedge_floor=0, allow_uneven=True, drop_last=None),
               dict(pipeline=SPEC + "batch_size: 50", batch_size=None)):
     millrace.Loader(**{"endpoint": ENDPOINT, "pipeline": SPEC, "batch_size": 50,
                        "tensor_type": "dlpack", **named}).open()
@@ -219,6 +233,8 @@ for opened in (False, True):
         without = {key: value for key, value in state.items() if key != name}
         refused(lambda: one.load_state_dict(without), ValueError, name, "state_dict()")
         refused(lambda: one.load_state_dict({**state, name: None}), ValueError, name)
+    for name in ("x", 5):
+        refused(lambda: one.load_state_dict({**state, name: 1}), ValueError, f"the state has {name!r}, which")
     for step in (42, 10**9, -1, 2**64):
         refused(lambda: one.load_state_dict({**state, "step": step}), ValueError, str(step))
     refused(lambda: one.load_state_dict({**state, "epoch": 2**64 - 1}), ValueError, "epoch")

@@ -169,6 +169,11 @@ class Example(TorchCase):
         output = self._run("""
 sys.path.append(sys.argv[3])                        # what torch.optim imports
 program = open(sys.argv[4]).read()
+sys.argv[1:] = []
+try:
+    exec(compile(program, "train_loop.py", "exec"), {"__name__": "__main__"})
+except SystemExit as error:
+    assert str(error).startswith("usage: train_loop.py HOST:PORT"), error
 sys.argv[1:] = [ENDPOINT, "digits", "mnist"]
 exec(compile(program, "train_loop.py", "exec"), {"__name__": "__main__"})
 """, installed.numpy_folder(), os.path.realpath("docs/example/python/train_loop.py"))

@@ -131,7 +131,11 @@ for one, advice in ((v2.Grayscale(1), "3 channels"), (v2.Compose([*FLOAT, v2.Nor
 for given in (v2.ToImage(), v2.Compose([v2.ToImage(), v2.Identity()]), v2.Compose(FLOAT),
               Pipeline.from_torchvision(v2.Compose([v2.JPEG(90)]), local="sample")):
     loader = millrace.Loader("imagefolder:" + FOLDER, pipeline=given, batch_size=6)
-    refused(loader.open, millrace.InvalidArgumentError, "field image has images of different sizes", "center_crop")
+    error = refused(loader.open, millrace.InvalidArgumentError, "field image has images of different sizes",
+                    "center_crop", 'give fields=["label"]')
+    assert "outputs {" not in str(error), error
+    local = bool(loader.pipeline is not None and loader.pipeline.local_transforms)
+    assert ("before the first local transform" in str(error)) == local, error
 """)
 
     def test_pixels_are_those_of_torchvision(self):
@@ -223,6 +227,13 @@ try:
     raise SystemExit("PIL images in a batch")
 except millrace.InvalidArgumentError as error:
     assert "ToImage()" in str(error)
+for last, parts in ((v2.FiveCrop(40), ("tuple", "FiveCrop", "torch.stack")),
+                    (v2.Lambda(lambda image: None), ("NoneType", "must return one", "Lambda"))):
+    try:
+        next(iter(loader(last, local="sample")))
+        raise SystemExit(f"a batch of {last}")
+    except millrace.InvalidArgumentError as error:
+        assert all(part in str(error) for part in parts) and "add ToImage()" not in str(error), error
 """)
 
 
@@ -572,6 +583,26 @@ assert "one value a channel in Normalize" in step["advice"], step
 exact = translated(v2.CenterCrop(5), decode=T.DecodeImage(mode="exact"))
 assert exact.transforms[0] == T.DecodeImage(mode="exact")
 assert any("fixed point" in note for note in translated(v2.Resize(5)).notes)
+# Pixels that differ by more than rounding.
+def notes(*transforms, **named):
+    return "\\n".join(translated(*transforms, **named).notes)
+EXACT = dict(decode=T.DecodeImage(mode="exact"))
+AT_CENTRES, BY_PILLOW = "of PIL images, it picks those at the centres", "for PIL images, Pillow does"
+PICKED, SCALED = "resampling without antialiasing", "1/2, 1/4 or 1/8"
+ADVICE = 'decode=DecodeImage(mode="exact")'
+nearest = v2.Resize((5, 5), I.NEAREST)
+for one in (nearest, v2.RandomResizedCrop(5, interpolation=I.NEAREST)):
+    assert AT_CENTRES in notes(one) and AT_CENTRES not in notes(v2.ToImage(), one)
+for one in (v2.RandomRotation(5, I.BILINEAR), v2.RandomAffine(5, interpolation=I.BILINEAR)):
+    assert BY_PILLOW in notes(one) and BY_PILLOW not in notes(v2.ToImage(), one)
+    assert PICKED not in notes(one)
+assert BY_PILLOW not in notes(v2.RandomRotation(5)) and AT_CENTRES not in notes(v2.Resize(5))
+for one in (nearest, v2.Resize((5, 5), antialias=False), v2.RandomResizedCrop(5, antialias=False)):
+    assert PICKED in notes(v2.ToImage(), one) and ADVICE in notes(one)
+    for named in (EXACT, dict(decode=False)):
+        assert SCALED not in notes(one, **named) and "fixed point" in notes(one, **named)
+assert PICKED not in notes(v2.Resize(5)) and SCALED in notes(v2.Resize(5)) and ADVICE in notes(v2.Resize(5))
+assert SCALED not in notes(v2.Resize(5), **EXACT) and ADVICE not in notes(v2.Resize(5), **EXACT)
 """
 
 _REFUSED = """
@@ -600,7 +631,7 @@ for transforms, position, name, parameter, part in (
         ([v2.RandomAffine(5, center=(1, 1))], "0", "RandomAffine", "center", "centre"),
         ([v2.GaussianBlur((3, 5))], "0", "GaussianBlur", "kernel_size", "both axes"),
         ([v2.Pad(-1)], "0", "Pad", "padding", "negative"),
-        ([v2.CenterCrop(-5)], "0", "CenterCrop", "", "size[0]=-5"),
+        ([v2.CenterCrop(-5)], "0", "CenterCrop", "", "size[0]=-5: expected a whole number from 1 to 16384"),
         ([v2.CenterCrop(10**12)], "0", "CenterCrop", "", "size[0]=1000000000000"),
         ([v2.RandomCrop(5, padding=-1)], "0", "RandomCrop", "", "padding[0]=-1"),
         ([v2.Pad(3, float("nan"))], "0", "Pad", "fill", "nan"),
@@ -661,6 +692,30 @@ for transforms, position, name, parameter, part in (
     assert part in item["reason"] + item["advice"], item
 both = refused_steps(v2.ElasticTransform(), v2.CenterCrop(5), v2.JPEG(50))
 assert [item["position"] for item in both] == ["0", "2"]
+# local= where it can work: a transform of the servers has given all images one size.
+def refusal(*transforms, **named):
+    try:
+        translated(*transforms, **named)
+    except millrace.TranslationError as error:
+        return str(error)
+    raise SystemExit("accepted")
+OFFER, NEEDS = 'local="sample" runs the first of these', "needs images of one size there"
+for transforms in ([v2.Resize(5, I.BICUBIC), v2.ElasticTransform()], [v2.ElasticTransform(), v2.CenterCrop(5)],
+                   [v2.Resize(5), v2.Pad(3), v2.JPEG(50)], [v2.JPEG(50)]):
+    text = refusal(*transforms)
+    assert OFFER not in text and NEEDS in text and "RandomResizedCrop" in text, text
+    assert OFFER in refusal(*transforms, decode=False)
+for fixed in (v2.Resize((5, 6)), v2.CenterCrop(5), v2.RandomCrop(5), v2.RandomResizedCrop(5)):
+    text = refusal(fixed, v2.Pad(3), v2.JPEG(50))
+    assert OFFER in text and NEEDS not in text, text
+assert OFFER not in refusal(v2.CenterCrop(5), v2.ToImage, local="sample")
+for named, part in ((dict(mask="m"), "no argument mask=; did you mean masks=?"),
+                    (dict(bad_sample="zero"), "did you mean bad_samples=?"), (dict(zzz=1), "lists the arguments")):
+    try:
+        translated(v2.CenterCrop(5), **named)
+        raise SystemExit(f"accepted: {named}")
+    except millrace.ArgumentError as error:
+        assert part in str(error) and isinstance(error, TypeError), error
 for bad in (dict(local="images"), dict(decode=5), dict(field=5), dict(field="x", decode=T.DecodeImage()),
             dict(decode=[5]), dict(decode=[T.DecodeImage(), T.DecodeImage()]), dict(masks=5), dict(masks=""),
             dict(masks=["mask", "mask"]), dict(masks="image"), dict(boxes={"boxes"}),
