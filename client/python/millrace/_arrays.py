@@ -184,7 +184,7 @@ def _checked(arrays: Any, classes: Any) -> list[_Array]:
         if not name or name in _TAKEN:
             raise InvalidArgumentError(
                 f"the name {name!r} of an array is reserved for a tensor of every batch: use another name"
-                if name else "the name of an array is empty: name the field")
+                if name else f"the name {name!r} of an array is empty: name the field")
     unknown = [name for name in classes if name not in names]
     if unknown:
         raise InvalidArgumentError(f"classes: unknown array {unknown[0]!r}; the arrays are " +
