@@ -141,7 +141,7 @@ assert "pack the dataset" not in str(error), error
 masks = {**both, "mask": numpy.zeros((N, 32, 32, 1), numpy.int64)}
 beside = millrace.Pipeline([T.RandomHorizontalFlip(fields=["image", "mask"])],
                            field_roles=millrace.FieldRole("mask", "mask"))
-error = refused(lambda: load(masks, pipeline=beside), millrace.InvalidArgumentError, "'mask'",
+error = refused(lambda: load(masks, pipeline=beside), millrace.InvalidArgumentError, "array mask int64",
                 "mask.astype(numpy.uint8)", "classes 0 .. 255")
 assert "255)" not in str(error), error
 masks["mask"] = masks["mask"].astype(numpy.uint8)

@@ -550,7 +550,7 @@ class Arguments(Case):
         ("fields=['nothing']", "millrace.Error", "nothing"),
         ("output='dict', names={'nothing': 'x'}", "millrace.NotFoundError", "nothing"),
         ("pipeline='no_such_preset', dataset='d'", "millrace.NotFoundError", "no_such_preset"),
-        ("pin_memory=True", "millrace.InvalidArgumentError", "type 'numpy'"),
+        ("pin_memory=True", "millrace.InvalidArgumentError", "tensor_type='numpy'"),
         ("device='cuda'", "millrace.InvalidArgumentError", "torch cannot be imported"),
     )
 
