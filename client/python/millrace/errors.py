@@ -73,14 +73,14 @@ class AlreadyExistsError(Error):
 
 
 class UnavailableError(Error, ConnectionError):
-    """No server can be reached. The call may be repeated."""
+    """No server can be reached, or none has answered within `open_timeout`. The call may be repeated."""
 
     status = "UNAVAILABLE"
 
 
 class DeadlineExceededError(Error, TimeoutError):
-    """No server answered within `open_timeout`, or no batch came within `next_timeout`. The call may
-    be repeated."""
+    """No batch came within `next_timeout`, or the data server of this machine has not started or answered.
+    The call may be repeated."""
 
     status = "DEADLINE_EXCEEDED"
 

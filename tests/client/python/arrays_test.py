@@ -512,7 +512,7 @@ class Broken:
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError("the disk is on fire")
 refused(lambda: load({"a": Broken()}), bad, "'a' is of type Broken", "on fire")
-for classes, parts in [({"x": 3}, ["no array 'x'", "a"]), ({"a": 0}, ["classes['a']"]),
+for classes, parts in [({"x": 3}, ["unknown array 'x'", "the arrays are a, b"]), ({"a": 0}, ["classes['a']"]),
                        ({"a": []}, ["is empty"]), (5, ["classes=5"]), ({"b": 2}, ["float64 [6]"])]:
     refused(lambda: millrace.Arrays({"a": x, "b": x * 0.5}, classes=classes),
             millrace.InvalidArgumentError, *parts)
