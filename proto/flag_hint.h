@@ -22,15 +22,20 @@
 
 namespace millrace {
 
-// The end of a sentence: `list the outputs: outputs { field: "image" } ...`.
+// The end of a sentence: `list the outputs: outputs { field: "image" } ...`,
+// with the names escaped as a pipeline file needs them.
 std::string ListOutputs(const std::vector<absl::string_view>& fields);
 
 // Likewise.
 inline constexpr absl::string_view kPadLastBatch = "last_batch: LAST_BATCH_PAD";
+inline constexpr absl::string_view kDropLastBatch =
+    "last_batch: LAST_BATCH_DROP";
 
 // `status`, with " (as a flag: --outputs=image)" behind its message where that
 // ends as above, and `flags` ("outputs", "last_batch"), those of the program
-// that shows it, have the flag. Code and payloads stay; OK stays OK.
+// that shows it, have the flag. Outputs with a space and the like are quoted
+// for a shell; a name that --outputs cannot take has no flag. Code and payloads
+// stay; OK stays OK.
 absl::Status WithOwnFlag(const absl::Status& status,
                          absl::Span<const absl::string_view> flags);
 

@@ -90,10 +90,14 @@ std::vector<PipelineSpec> PresetSpecs(const pipeline::DatasetCatalog& catalog,
 std::string BudgetAdvice::Sentence(uint64_t wanted,
                                    const PipelineSpec* spec) const {
   // The calculation gives a lower bound, because it uses the current number of
-  // threads.
-  uint64_t yes = pipeline::SmallestBudget(
-      needs_, wanted,
-      [this](uint64_t bytes) { return ReadMemoryBytes(settings_, bytes); });
+  // threads. The part for the datasets of leases grows with the budget.
+  pipeline::MemoryNeeds needs = needs_;
+  needs.file_metadata -= options_.added_metadata_bytes;
+  uint64_t yes =
+      pipeline::SmallestBudget(needs, wanted, [this](uint64_t bytes) {
+        return ReadMemoryBytes(settings_, bytes) +
+               LeasedMetadataBytes(settings_, bytes);
+      });
   if (yes == 0) return kNone;
   yes = std::max(yes, kMinBudgetBytes);
   uint64_t no = yes - kMiB;
@@ -119,6 +123,7 @@ bool BudgetAdvice::Works(uint64_t budget, const PipelineSpec* spec) const {
   pipeline::Engine::Options options = options_;
   options.budget = &bytes;
   options.budget_held_elsewhere_bytes = ReadMemoryBytes(settings_, budget);
+  options.added_metadata_bytes = LeasedMetadataBytes(settings_, budget);
   options.decoder_digest = "not compared";  // saves the decoding for it
   pipeline::DatasetCatalog catalog;
   for (const auto& [name, source] : catalog_) {

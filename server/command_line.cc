@@ -1,6 +1,8 @@
 #include "server/command_line.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -90,13 +92,16 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
 // Parsers for flags that set a field of the configuration.
 using SetNumber = void (ServerConfig::*)(uint32_t);
 
+constexpr uint32_t kNoMax = std::numeric_limits<uint32_t>::max();
+
 program::FlagSet::Parser Count(ServerConfig* config, SetNumber set,
-                               uint32_t min = 1) {
-  return [config, set, min](absl::string_view text) {
+                               uint32_t min = 1, uint32_t max = kNoMax) {
+  return [config, set, min, max](absl::string_view text) {
     uint32_t count = 0;
-    if (!absl::SimpleAtoi(text, &count) || count < min) {
-      return Bad(min == 0 ? "expected a number, 0 for none"
-                          : "expected a number above 0");
+    if (!absl::SimpleAtoi(text, &count) || count < min || count > max) {
+      if (max == kNoMax) return Bad("expected a number above 0");
+      return Bad("expected a number from ", min, " to ", max,
+                 min == 0 ? ", 0 for none" : "");
     }
     (config->*set)(count);
     return absl::OkStatus();
@@ -106,11 +111,13 @@ program::FlagSet::Parser Count(ServerConfig* config, SetNumber set,
 program::FlagSet::Parser Millis(ServerConfig* config, SetNumber set) {
   return [config, set](absl::string_view text) {
     absl::Duration time;
-    MR_RETURN_IF_ERROR(
-        program::FlagSet::ParseTime(text, /*may_be_zero=*/false, &time));
-    const int64_t ms = absl::ToInt64Milliseconds(time);
+    const bool parsed =
+        program::FlagSet::ParseTime(text, /*may_be_zero=*/false, &time).ok();
+    const int64_t ms = parsed ? absl::ToInt64Milliseconds(time) : 0;
     if (ms < 1 || ms > 24 * 3600 * 1000) {
-      return Bad("expected a time between 1ms and 24h");
+      // Not what ParseTime() says: its own maximum is longer.
+      return Bad(
+          "expected a time between 1ms and 24h, for example 5s or 300ms");
     }
     (config->*set)(static_cast<uint32_t>(ms));
     return absl::OkStatus();
@@ -254,28 +261,44 @@ void AddResourceFlags(Values* to, program::FlagSet& flags) {
   ServerConfig* const config = &to->line.flags;
   flags.Group("Threads and memory");
   flags
-      .Add("threads", Count(config, &ServerConfig::set_threads), "N",
-           "Fixed number of worker threads, which decode and augment")
+      .Add("threads",
+           Count(config, &ServerConfig::set_threads, /*min=*/1, kMaxThreads),
+           "N",
+           absl::StrCat("Fixed number of worker threads, which decode and "
+                        "augment; maximum ",
+                        kMaxThreads))
       .Default(
           "adjusted automatically to the load, initially one for each CPU that "
           "the process may use");
   flags
       .Add("read_threads",
-           Count(config, &ServerConfig::set_read_threads, /*min=*/0), "N",
-           "Fixed number of read threads, which wait for storage when reads "
-           "block; 0: none, the worker threads read themselves")
+           Count(config, &ServerConfig::set_read_threads, /*min=*/0,
+                 kMaxReadThreads),
+           "N",
+           absl::StrCat("Fixed number of read threads, which wait for storage "
+                        "when reads block; 0: none, the worker threads read "
+                        "themselves; maximum ",
+                        kMaxReadThreads))
       .Default("adjusted automatically to the load, initially 32");
   flags
-      .Add("initial_threads", Count(config, &ServerConfig::set_initial_threads),
+      .Add("initial_threads",
+           Count(config, &ServerConfig::set_initial_threads, /*min=*/1,
+                 kMaxInitialThreads),
            "N",
-           "Initial number of worker threads if --threads does not fix it; for "
-           "measurements of the adjustment")
+           absl::StrCat("Initial number of worker threads if --threads does "
+                        "not fix it; for measurements of the adjustment; "
+                        "maximum ",
+                        kMaxInitialThreads))
       .Default("see --threads");
   flags
       .Add("initial_read_threads",
-           Count(config, &ServerConfig::set_initial_read_threads), "N",
-           "Initial number of read threads if --read_threads does not fix it; "
-           "for measurements of the adjustment")
+           Count(config, &ServerConfig::set_initial_read_threads, /*min=*/1,
+                 kMaxInitialThreads),
+           "N",
+           absl::StrCat("Initial number of read threads if --read_threads "
+                        "does not fix it; for measurements of the adjustment; "
+                        "maximum ",
+                        kMaxInitialThreads))
       .Default("32");
   flags
       .Add("memory_budget", program::FlagSet::Bytes{&to->memory_budget_bytes},
@@ -284,7 +307,7 @@ void AddResourceFlags(Values* to, program::FlagSet& flags) {
            "16MiB")
       .Default(
           "half of the memory that the process may use; with --lease_socket a "
-          "quarter");
+          "quarter, less 200MiB for the program itself, minimum 64MiB");
 }
 
 void AddConfigFlags(Values* to, program::FlagSet& flags) {

@@ -36,15 +36,14 @@ constexpr char kDefaultLeaseListen[] = "127.0.0.1:0";
 constexpr uint64_t kLeasedParquetDatasets = 4;
 // The same for image folders and the memory for files that are read.
 constexpr uint64_t kLeasedFolders = 4;
+// The part of the budget for footers of the datasets that leases add. A choice.
+constexpr uint64_t kLeasedMetadataShare = 8;
 // Part of the budget for files of image folders that are read at the same time,
 // and its upper bound: files of 1 MiB on the max number of read threads. A
 // choice.
 constexpr uint64_t kFileReadShare = 16;
 constexpr uint64_t kMaxFileReadBytes = uint64_t{1} << 30;
-constexpr uint32_t kMaxThreads = 4096;
 constexpr uint32_t kDefaultReadThreads = 32;
-constexpr uint32_t kMaxReadThreads = 1024;
-constexpr uint32_t kMaxAdaptiveThreads = 512;
 constexpr uint32_t kDefaultCachePercent = 25;
 constexpr uint32_t kMaxCachePercent = 90;
 constexpr double kMinWeight = 0.01;
@@ -174,8 +173,8 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
        config.has_read_threads()},
   };
   for (const auto& [field, value, is_fixed] : initial) {
-    at_most(field, value, kMaxAdaptiveThreads);
-    if (value > 0 && value <= kMaxAdaptiveThreads && is_fixed) {
+    at_most(field, value, kMaxInitialThreads);
+    if (value > 0 && value <= kMaxInitialThreads && is_fixed) {
       bad(field, -1, field, " and ", field + sizeof("initial_") - 1,
           " cannot be used together, because ", field + sizeof("initial_") - 1,
           " fixes the number: remove one of them");
@@ -363,10 +362,12 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     // The program of the user needs the machine, too.
     const uint64_t quarter = machine.memory_bytes / 4;
     settings.memory_budget_bytes = std::max(
-        quarter - std::min(quarter, kOutsideBudgetBytes), kMinBudgetBytes);
+        quarter - std::min(quarter, kOutsideBudgetBytes), kMinLeaseBudgetBytes);
     settings.memory_reason =
         absl::StrCat("a quarter of the ", FormatByteSize(machine.memory_bytes),
-                     " that this process may use, less the program itself");
+                     " that this process may use, less the program itself, "
+                     "minimum ",
+                     FormatByteSize(kMinLeaseBudgetBytes));
   }
   if (settings.memory_budget_bytes == 0) {
     settings.memory_budget_bytes = machine.memory_bytes / 2;
@@ -431,6 +432,17 @@ uint64_t ReadMemoryBytes(const ServerSettings& settings,
                          uint64_t memory_budget_bytes) {
   return RowGroupCacheBytes(settings, memory_budget_bytes) +
          FileReadBytes(settings, memory_budget_bytes);
+}
+
+uint64_t LeasedMetadataBytes(const ServerSettings& settings,
+                             uint64_t memory_budget_bytes) {
+  if (settings.lease_socket.empty()) return 0;
+  return memory_budget_bytes / kLeasedMetadataShare;
+}
+
+uint64_t BudgetForLeasedMetadata(uint64_t bytes) {
+  constexpr uint64_t kMiB = 1 << 20;
+  return (bytes * kLeasedMetadataShare + kMiB - 1) / kMiB * kMiB;
 }
 
 std::string BudgetWarning(const ServerSettings& settings,

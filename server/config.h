@@ -24,6 +24,14 @@ namespace millrace::server {
 
 // No server takes a smaller memory budget.
 inline constexpr uint64_t kMinBudgetBytes = 16 << 20;
+// The smallest automatic budget of a server with leases: enough for its parts
+// (server/pipeline/memory_use.h) unless --threads fixes more than one thread.
+inline constexpr uint64_t kMinLeaseBudgetBytes = 64 << 20;
+
+// Max numbers of threads.
+inline constexpr uint32_t kMaxThreads = 4096;
+inline constexpr uint32_t kMaxReadThreads = 1024;
+inline constexpr uint32_t kMaxInitialThreads = 512;  // of both kinds
 
 // The resources that the process may use (common/cgroup.h).
 struct Machine {
@@ -111,6 +119,14 @@ uint64_t FileReadBytes(const ServerSettings& settings,
 // files of image folders.
 uint64_t ReadMemoryBytes(const ServerSettings& settings,
                          uint64_t memory_budget_bytes);
+
+// Part of a budget for the footers and lists of the datasets that leases add;
+// 0 without leases.
+uint64_t LeasedMetadataBytes(const ServerSettings& settings,
+                             uint64_t memory_budget_bytes);
+
+// The smallest memory budget, in whole MiB, of which that part has `bytes`.
+uint64_t BudgetForLeasedMetadata(uint64_t bytes);
 
 // A warning if the memory budget exceeds the memory that the process may use.
 // Empty: it fits.

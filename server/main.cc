@@ -61,8 +61,6 @@ namespace {
 // A dataset whose footers, or whose list of files, take more than this part of
 // the budget cause a warning.
 constexpr uint64_t kLargeFootersShare = 8;
-// The part of the budget for footers of the datasets that leases add. A choice.
-constexpr uint64_t kLeasedFootersShare = 8;
 // Max time that the end of the server waits for datasets that are being opened.
 constexpr absl::Duration kOpeningGrace = absl::Seconds(1);
 
@@ -151,9 +149,8 @@ storage::OpenSourceOptions SourceOptions(
             if (settings.lease_socket.empty()) {
               return FooterAdvice(settings, engine, all);
             }
-            constexpr uint64_t kMiB = 1 << 20;
             return absl::StrCat("give the server --memory_budget=",
-                                (all * kLeasedFootersShare + kMiB - 1) / kMiB,
+                                BudgetForLeasedMetadata(all) >> 20,
                                 "MiB or more");
           },
       .read_budget = &budgets->files,
@@ -364,9 +361,10 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
   // Footers larger than the rest of the budget are refused before they are
   // parsed.
   const bool has_leases = !settings.lease_socket.empty();
-  const uint64_t footer_bytes = has_leases
-                                    ? budget.capacity() / kLeasedFootersShare
-                                    : budget.capacity() - read_memory;
+  const uint64_t leased_bytes =
+      LeasedMetadataBytes(settings, budget.capacity());
+  const uint64_t footer_bytes =
+      has_leases ? leased_bytes : budget.capacity() - read_memory;
   ReadBudgets budgets = {.caches = ByteBudget(settings.row_group_cache_bytes),
                          .files = ByteBudget(settings.file_read_bytes),
                          .footers = ByteBudget(footer_bytes),
@@ -386,7 +384,7 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
       .operators = operators.get(),
       .refuse_synthetic = settings.refuse_synthetic,
       .datasets_change = has_leases,
-      .added_metadata_bytes = has_leases ? budgets.footers.capacity() : 0};
+      .added_metadata_bytes = leased_bytes};
   const storage::OpenSourceOptions sources =
       SourceOptions(settings, *operators, options, &budgets);
   MR_ASSIGN_OR_RETURN(pipeline::DatasetCatalog catalog,
@@ -397,8 +395,11 @@ absl::Status Serve(const ServerSettings& settings, const Machine& machine,
                       pipeline::Engine::Needs(options, catalog));
   // --check_config tries and names the smallest budget.
   if (!line.check_config) {
-    options.held_elsewhere_of = [&settings](uint64_t bytes) {
-      return ReadMemoryBytes(settings, bytes);
+    // The engine knows the part for the datasets of leases at this budget; a
+    // larger budget has a larger one.
+    options.held_elsewhere_of = [&settings, leased_bytes](uint64_t bytes) {
+      return ReadMemoryBytes(settings, bytes) +
+             LeasedMetadataBytes(settings, bytes) - leased_bytes;
     };
   }
   MR_ASSIGN_OR_RETURN(const std::optional<PipelineSpec> pipeline,

@@ -62,7 +62,8 @@ absl::StatusOr<T> Mistake(absl::StatusOr<T> opened) {
 absl::Status CheckMinBudget(const ServerSettings& settings) {
   if (settings.memory_budget_bytes >= kMinBudgetBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "the memory budget of ", FormatByteSize(settings.memory_budget_bytes),
+      "the memory budget of ",
+      FormatExactByteSize(settings.memory_budget_bytes),
       " is below the minimum, which is ", FormatByteSize(kMinBudgetBytes)));
 }
 

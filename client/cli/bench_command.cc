@@ -52,6 +52,10 @@ constexpr absl::Duration kSweepDuration = absl::Seconds(3);
 constexpr uint32_t kSweepRounds = 3;
 constexpr uint32_t kMaxRounds = 1000;
 constexpr uint32_t kMaxLoaders = 256;
+// The limits of a window: of a fixed one, and of one that adapts
+// (client/prefetch/loader_options.h).
+constexpr uint32_t kMinInitialWindow = 2;
+constexpr uint32_t kMaxInitialWindow = 256;
 
 struct BenchFlags {
   SpecFlags spec;
@@ -104,8 +108,10 @@ void BenchFlags::AddTo(program::FlagSet& flags) {
   flags.Add("rank", &rank, "N", "Rank to receive for, from 0");
   spec.loader.AddWindow(flags);
   flags.Add("initial_window", &initial_window, "N",
-            "Initial window of --window=auto; 0: chosen by the size of the "
-            "batches");
+            absl::StrCat("Initial window of --window=auto, ", kMinInitialWindow,
+                         " to ", kMaxInitialWindow,
+                         " batches, at most what fits into 256 MiB; 0: chosen "
+                         "by the size of the batches"));
   flags.Add("loaders", &loaders, "N",
             "Number of clients that run in parallel; each receives all "
             "batches");
@@ -227,6 +233,13 @@ absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
         "flag --loaders=", loaders, ": expected 1 to ", kMaxLoaders));
   }
   MR_RETURN_IF_ERROR(CheckRank(rank, world));
+  if (initial_window != 0 && (initial_window < kMinInitialWindow ||
+                              initial_window > kMaxInitialWindow)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "flag --initial_window=", initial_window, ": expected ",
+        kMinInitialWindow, " to ", kMaxInitialWindow,
+        ", or 0 for a window that the size of the batches chooses"));
+  }
   if (spec.loader.options.window != 0 && initial_window != 0) {
     return absl::InvalidArgumentError(
         "--window=N and --initial_window cannot be used together, because "

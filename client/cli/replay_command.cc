@@ -91,6 +91,10 @@ struct ReplayFlags {
 
 // A mistake on the command line has the mark of UsageError().
 absl::Status Replay(ReplayFlags& given) {
+  if (given.position.empty()) {
+    return UsageError(
+        absl::InvalidArgumentError("flag --position=EPOCH:STEP is missing"));
+  }
   MR_ASSIGN_OR_RETURN(const Position position, [&] {
     absl::StatusOr<Position> parsed = ParsePosition(given.position);
     if (!parsed.ok()) parsed = UsageError(parsed.status());

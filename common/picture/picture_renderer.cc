@@ -31,7 +31,8 @@ absl::StatusOr<PictureRenderer> PictureRenderer::Load(
   plug_in.function = kDrawPicture;
   plug_in.user = "pictures";
   plug_in.where_missing =
-      "tools/build creates it: copy the folder lib together with the program";
+      "the wheels for Python do not contain it; tools/build creates it: copy "
+      "the folder lib together with the program";
   plug_in.where_broken =
       "it needs Debian's packages libcairo2 and fonts-dejavu-core: apt-get "
       "install libcairo2 fonts-dejavu-core";

@@ -153,8 +153,8 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
   }
   if (!info.left_out().empty()) out << "columns left out\n";
   for (const LeftOutColumn& column : info.left_out()) {
-    out << "  " << Readable(column.name()) << ": " << Readable(column.reason())
-        << "\n";
+    out << "  " << (column.name().empty() ? "''" : Readable(column.name()))
+        << ": " << Readable(column.reason()) << "\n";
   }
   out << "shards\n";
   for (const ShardInfo& shard : info.shards()) {

@@ -37,7 +37,7 @@ std::string SizeText(int64_t bytes) {
 std::string NamingFlag(absl::string_view message, absl::string_view field,
                        absl::string_view flag) {
   if (!absl::StrContains(message, field)) return std::string(message);
-  return absl::StrCat(message, " (", flag, ")");
+  return absl::StrCat(message, " (", field, " is from ", flag, ")");
 }
 
 absl::Status NamingFlag(const absl::Status& status, absl::string_view field,

@@ -20,8 +20,9 @@ std::string Readable(absl::string_view text);
 // "999 B", "10.1 kB", "57.1 MB": one decimal, powers of 1000.
 std::string SizeText(int64_t bytes);
 
-// `message`, with `flag` ("--batch_size=8") behind it where it speaks of
-// `field` of a pipeline, which the user gave by that flag.
+// `message`, with " (batch_size is from --batch_size=8)" behind it where it
+// speaks of `field` ("batch_size") of a pipeline, which the user gave by
+// `flag`.
 std::string NamingFlag(absl::string_view message, absl::string_view field,
                        absl::string_view flag);
 absl::Status NamingFlag(const absl::Status& status, absl::string_view field,

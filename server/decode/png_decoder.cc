@@ -23,6 +23,9 @@ namespace {
 // other than the pixels get no memory.
 constexpr int64_t kFixedBytes = 256 << 10;
 constexpr int64_t kRowBytesPerColumn = 8 * 4;
+// The maximum of every server's transforms (augment::kMaxImageSide), and that
+// of the JPEG format.
+constexpr int64_t kMaxSide = 65535;
 
 struct Source {
   const uint8_t* next;
@@ -94,7 +97,8 @@ struct PngDecoder::State {
   static bool OpenOrJump(State* s) {
     if (setjmp(s->failure.jump) != 0) return false;
     png_set_read_fn(s->png, &s->source, ReadBytes);
-    png_set_user_limits(s->png, 65535, 65535);
+    // No limit of libpng: Open() names the size and the maximum.
+    png_set_user_limits(s->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     // All chunks except IHDR, PLTE, tRNS, IDAT and IEND are skipped: they
     // contain no samples, there may be any number of them, and they may inflate
     // to a thousand times their size or claim any length.
@@ -214,6 +218,11 @@ absl::StatusOr<ImageHeader> PngDecoder::Open(absl::Span<const uint8_t> bytes,
   ImageHeader header;
   header.width = png_get_image_width(s.png, s.info);
   header.height = png_get_image_height(s.png, s.info);
+  if (header.width > kMaxSide || header.height > kMaxSide) {
+    return absl::DataLossError(
+        absl::StrCat("the PNG claims ", header.width, " x ", header.height,
+                     " pixels; each side must have 1 to ", kMaxSide));
+  }
   if (header.width * header.height > kMaxImagePixels) {
     return absl::DataLossError(
         absl::StrCat("the PNG claims ", header.width, " x ", header.height,

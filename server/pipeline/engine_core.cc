@@ -800,7 +800,10 @@ std::string LargeImageAdvice(
                bytes;
       });
   absl::StrAppend(&text, "raise --memory_budget");
-  if (budget > 0) absl::StrAppend(&text, " to ", budget >> 20, "MiB");
+  if (budget > 0) {
+    // Larger images of the dataset may follow.
+    absl::StrAppend(&text, " to ", budget >> 20, "MiB for this image");
+  }
   return absl::StrCat(text, ", or make the image smaller");
 }
 

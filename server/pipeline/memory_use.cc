@@ -17,9 +17,12 @@ constexpr uint64_t kIdleShare = 16;
 constexpr uint64_t kMaxPipelineBytes = 32 << 20;
 constexpr uint64_t kPipelineShare = 64;
 // With an adaptive number of threads: max part of the budget for the initial
-// threads, and for the threads that may be added.
+// threads, and for the threads that may be added. The initial threads also
+// leave this part of the rest to batches and large images: the other parts can
+// take more than half of the budget, and would then leave none for batches.
 constexpr uint64_t kFirstScratchShare = 2;
 constexpr uint64_t kMoreScratchShare = 16;
+constexpr uint64_t kBatchesShareOfRest = 4;
 // Memory for samples that are read ahead, for each thread, and its max part of
 // the budget. A synthetic source may wait at every server.
 constexpr uint64_t kReadBytes = 2 << 20;
@@ -73,20 +76,6 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   MemoryUse use;
   use.budget = budget;
   use.threads = needs.threads;
-  if (needs.max_threads > 0) {
-    // Both are bytes and not thread counts, so that a larger budget makes no
-    // other part smaller.
-    uint64_t first = needs.threads * needs.scratch_each;
-    if (first > budget / kFirstScratchShare) {
-      first = std::max(needs.scratch_each, budget / kFirstScratchShare);
-      use.threads = first / needs.scratch_each;
-    }
-    const uint64_t each = needs.scratch_each + kStagingBytes;
-    use.more_scratch = first - use.threads * needs.scratch_each +
-                       std::min((needs.max_threads - needs.threads) * each,
-                                budget / kMoreScratchShare);
-    use.more_threads = use.more_scratch / each;
-  }
   use.scratch_each = needs.scratch_each;
   use.read_threads = needs.read_threads;
   use.read_buffers = std::min(
@@ -96,6 +85,24 @@ MemoryUse PlanMemory(const MemoryNeeds& needs, uint64_t budget,
   use.pipelines = PipelineRoom(budget);
   use.file_metadata = needs.file_metadata;
   use.elsewhere = elsewhere;
+  if (needs.max_threads > 0) {
+    // Both are bytes and not thread counts, so that a larger budget makes no
+    // other part smaller.
+    const uint64_t each = needs.scratch_each + kStagingBytes;
+    const uint64_t more = std::min((needs.max_threads - needs.threads) * each,
+                                   budget / kMoreScratchShare);
+    const uint64_t others = use.held() - use.scratch() + more + elsewhere;
+    const uint64_t rest = budget - std::min(others, budget);
+    const uint64_t limit = std::min(budget / kFirstScratchShare,
+                                    rest - rest / kBatchesShareOfRest);
+    uint64_t first = needs.threads * needs.scratch_each;
+    if (first > limit) {
+      first = std::max(needs.scratch_each, limit);
+      use.threads = first / needs.scratch_each;
+    }
+    use.more_scratch = first - use.threads * needs.scratch_each + more;
+    use.more_threads = use.more_scratch / each;
+  }
   const uint64_t taken = use.held() + elsewhere;
   uint64_t left = budget - std::min(taken, budget);
   use.largest_image = needs.largest_image;

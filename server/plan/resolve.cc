@@ -18,6 +18,7 @@
 #include "server/plan/find_field.h"
 #include "server/plan/image_field.h"
 #include "server/plan/presets.h"
+#include "server/plan/reserved_output.h"
 #include "server/plan/resolve_operators.h"
 #include "server/plan/same_tensors.h"
 #include "server/plan/served_field.h"
@@ -130,10 +131,16 @@ void AddMissing(bool column, absl::string_view name, std::string reason,
   }
 }
 
+// A column may have no name.
+void AppendName(std::string* out, absl::string_view name) {
+  absl::StrAppend(out, name.empty() ? "''" : name);
+}
+
 std::string TextOf(const Missing& group) {
   const bool one = group.names.size() == 1;
+  const std::string names = absl::StrJoin(group.names, ", ", AppendName);
   return absl::StrCat(group.columns ? "column" : "field", one ? " " : "s ",
-                      absl::StrJoin(group.names, ", "), one ? "" : ", each",
+                      names, one ? "" : ", each",
                       group.columns || !one ? ": " : " ", group.reason);
 }
 
@@ -166,8 +173,8 @@ std::string ReasonsOf(const std::vector<Missing>& groups, size_t room) {
     }
   }
   if (!rest.empty()) {
-    shown.push_back(
-        absl::StrCat("and without a reason here: ", absl::StrJoin(rest, ", ")));
+    shown.push_back(absl::StrCat("and without a reason here: ",
+                                 absl::StrJoin(rest, ", ", AppendName)));
   }
   return CleanText(absl::StrJoin(shown, "; "), room);
 }
@@ -180,20 +187,37 @@ std::string Remedy(const PipelineSpec& spec,
     label |= std::any_of(group.names.begin(), group.names.end(), &IsLabelName);
   }
   std::vector<absl::string_view> fields;
+  std::vector<absl::string_view> taken;  // fields with reserved names
   size_t bytes = 0;
   for (const Output& output : spec.outputs()) {
+    if (IsReservedOutput(output.name(), spec)) {
+      taken.push_back(output.field());
+      continue;
+    }
     label &= !IsLabelName(output.field());
     bytes += ListOutputs({output.field()}).size() - ListOutputs({}).size();
     if (!fields.empty() && bytes > kMaxRemedyBytes) continue;
     fields.push_back(output.field());
   }
-  const bool all = fields.size() == static_cast<size_t>(spec.outputs_size());
-  return absl::StrCat(
-      ". To do without", label ? " (the batch then has no label)" : "",
-      all ? ""
-          : absl::StrCat(" (here the first ", fields.size(), " of the ",
-                         spec.outputs_size(), " other fields)"),
-      ", ", ListOutputs(fields));
+  const size_t others = spec.outputs_size() - taken.size();
+  if (others == 0) {
+    return absl::StrCat(
+        ". To do without, set another name of ", taken[0],
+        ", because every batch has a tensor of that name: outputs { field: \"",
+        taken[0], "\" name: \"NAME\" }");
+  }
+  std::string text = ". To do without";
+  if (label) absl::StrAppend(&text, " (the batch then has no label)");
+  if (!taken.empty()) {
+    absl::StrAppend(&text, ", and without ", absl::StrJoin(taken, ", "),
+                    " (give another name, because every batch has a tensor of "
+                    "that name)");
+  }
+  if (fields.size() < others) {
+    absl::StrAppend(&text, " (here the first ", fields.size(), " of the ",
+                    others, " other fields)");
+  }
+  return absl::StrCat(text, ", ", ListOutputs(fields));
 }
 
 // Names every field that cannot be a tensor, and says how to make a tensor of

@@ -11,10 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/logging.h"
+#include "proto/flag_hint.h"
 #include "proto/synthetic.h"
 #include "server/plan/content_revision.h"
 #include "server/plan/field_rules.h"
 #include "server/plan/presets.h"
+#include "server/plan/reserved_output.h"
 #include "server/plan/subset.h"
 #include "server/plan/transforms/transforms.h"
 
@@ -254,7 +256,8 @@ class Checker {
             "preset, or set ready_batches to 0");
       }
       if (spec.last_batch() != LAST_BATCH_DROP) {
-        Invalid("ready batches are always full: use LAST_BATCH_DROP");
+        Invalid(absl::StrCat("ready batches are always full: use ",
+                             kDropLastBatch));
       }
     });
   }
@@ -431,15 +434,11 @@ class Checker {
         }
         const std::string& name =
             output.name().empty() ? output.field() : output.name();
-        if (name == "sample_index" || name == "valid") {
-          Invalid(absl::StrCat("an output cannot have the name ", name,
-                               ": every batch has a tensor of that name; set "
-                               "another name"));
-        }
-        if (name == "source_index" && spec.sources_size() > 1) {
-          Invalid(
-              "an output cannot have the name source_index: every batch of "
-              "several sources has a tensor of that name; set another name");
+        if (IsReservedOutput(name, spec)) {
+          Invalid(absl::StrCat(
+              "an output cannot have the name ", name, ": every batch",
+              name == "source_index" ? " of several sources" : "",
+              " has a tensor of that name; set another name"));
         }
         if (!names.insert(name).second) {
           Invalid(absl::StrCat("two outputs have the name ", name));

@@ -334,6 +334,10 @@ TEST_F(AdviceTest, AFlagIsNamedByTheProgramsThatHaveIt) {
         HasSubstr(
             "or set last_batch: LAST_BATCH_PAD (as a flag: --last_batch=pad)"));
   }
+  EXPECT_THAT(
+      Millrace({"bench", endpoint, "--synthetic", "--last_batch=pad"}).err,
+      HasSubstr("use last_batch: LAST_BATCH_DROP (as a flag: "
+                "--last_batch=drop)"));
   WriteFile(pipeline, absl::StrReplaceAll(
                           kDigits, {{"batch_size: 8", "batch_size: 65"}}));
   const ProgramResult check = RunServer(

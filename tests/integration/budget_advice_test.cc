@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -77,6 +78,12 @@ TEST_F(BudgetAdviceTest, OfABudgetBelowThatOfEveryServer) {
   const ProgramResult one_thread = Check({Photos(), "--threads=1"}, 16);
   EXPECT_EQ(one_thread.exit_code, 2) << one_thread.out;
   EXPECT_THAT(one_thread.err, Not(HasSubstr("lower --threads")));
+  // "The memory budget of 16 MiB is below the minimum, which is 16 MiB".
+  EXPECT_THAT(RunServer({"--synthetic_only", "--parse_config",
+                         "--memory_budget=16777215"})
+                  .err,
+              HasSubstr("the memory budget of 16 MiB (16777215 bytes) is below "
+                        "the minimum, which is 16 MiB"));
 }
 
 // An Open that is refused for want of memory names a budget with which it is
@@ -108,6 +115,36 @@ TEST_F(BudgetAdviceTest, OfAJobThatIsOpened) {
 TEST_F(BudgetAdviceTest, OfANumberThatAdapts) {
   ExpectSmallest({Photos()}, 16);
   ExpectSmallest({Photos(), "--initial_threads=16"}, 16);
+}
+
+// The part for the datasets of leases grows with the budget: 71 MiB were named,
+// then 85, 89 and 90.
+TEST_F(BudgetAdviceTest, OfAServerWithLeases) {
+  const std::string socket = absl::StrCat("--lease_socket=@advice-", getpid());
+  ExpectSmallest({socket}, 8);
+  ExpectSmallest({socket, "--threads=1"}, 16);
+  ExpectSmallest({socket, "--threads=2"}, 16);
+  ExpectSmallest({socket, "--initial_threads=16"}, 16);
+}
+
+// The same in the refusal of a job.
+TEST_F(BudgetAdviceTest, OfAJobOnAServerWithLeases) {
+  const PipelineSpec spec = SyntheticSpec(400, {1 << 20}, 200);
+  std::string budget = "--memory_budget=128MiB";
+  for (const bool refused : {true, false}) {
+    auto server = Serve({absl::StrCat("--lease_socket=@advised-", getpid()),
+                         "--lease_timeout=10m", "--threads=2", budget});
+    const auto plan = RpcClient(server->address()).Open(spec, 1);
+    if (refused) {
+      EXPECT_TRUE(absl::IsFailedPrecondition(plan.status())) << plan.status();
+      const int advised = Advised(std::string(plan.status().message()));
+      ASSERT_GT(advised, 128) << plan.status();
+      budget = absl::StrCat("--memory_budget=", advised, "MiB");
+    } else {
+      EXPECT_TRUE(plan.ok()) << budget << " " << plan.status();
+    }
+    EXPECT_EQ(server->Stop(), 0);
+  }
 }
 
 // The cache of decoded row groups grows with the budget. "No budget is large

@@ -241,7 +241,9 @@ TEST_F(InsightTest, ReplayOfNothingIsSaid) {
     std::string says;
   };
   const std::vector<Case> cases = {
-      {{endpoint, "--dataset=digits", output}, 2, "--position="},
+      {{endpoint, "--dataset=digits", output},
+       2,
+       "flag --position=EPOCH:STEP is missing"},
       {{endpoint, "--dataset=digits", "--position=3", output}, 2, "EPOCH:STEP"},
       {{endpoint, "--dataset=digits", "--position=0:0"}, 2, "--output=DIR"},
       {{endpoint, "--dataset=digits", "--position=0:999999", output},

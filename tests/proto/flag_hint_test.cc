@@ -32,6 +32,29 @@ TEST(FlagHint, AFlagIsNamedByTheProgramsThatHaveIt) {
   EXPECT_EQ(WithOwnFlag(batch, {"outputs"}), batch);
   EXPECT_EQ(std::string(WithOwnFlag(batch, {"last_batch"}).message()),
             absl::StrCat(batch.message(), " (as a flag: --last_batch=pad)"));
+  const absl::Status drop =
+      absl::InvalidArgumentError(absl::StrCat("use ", kDropLastBatch));
+  EXPECT_EQ(std::string(WithOwnFlag(drop, {"last_batch"}).message()),
+            absl::StrCat(drop.message(), " (as a flag: --last_batch=drop)"));
+}
+
+// `--outputs=a b` was advised without quotes, and names with a comma, a line
+// end or a quote were, too.
+TEST(FlagHint, ANameThatTheFlagCannotTakeIsNotAdvised) {
+  const auto flag_of = [](const std::vector<absl::string_view>& fields) {
+    const std::string list = ListOutputs(fields);
+    const std::string named(
+        WithOwnFlag(absl::InvalidArgumentError(list), {"outputs"}).message());
+    return named.substr(list.size());
+  };
+  EXPECT_EQ(flag_of({"a-b", "größe"}), " (as a flag: --outputs=a-b,größe)");
+  EXPECT_EQ(flag_of({"a b", "$x"}), " (as a flag: --outputs='a b,$x')");
+  for (const char* name :
+       {"a,b", "a\nb", "a\033[31m", "it's", " a", "a\\b", "say \"x\" }", ""}) {
+    EXPECT_EQ(flag_of({name, "label"}), "") << name;
+  }
+  EXPECT_EQ(ListOutputs({"a\n\"b\""}),
+            "list the outputs: outputs { field: \"a\\n\\\"b\\\"\" }");
 }
 
 // One that was cut on its way would be another flag.

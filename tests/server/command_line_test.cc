@@ -117,10 +117,22 @@ TEST(CommandLineTest, NamesMistakes) {
   EXPECT_THAT(Mistake({"--threads"}), HasSubstr("--threads=N"));
   EXPECT_THAT(Mistake({"--threads="}), HasSubstr("expected a value"));
   EXPECT_THAT(Mistake({"--threads", "--help"}), HasSubstr("needs a value"));
-  EXPECT_THAT(Mistake({"--threads=0"}), HasSubstr("above 0"));
-  EXPECT_THAT(Mistake({"--initial_threads=0"}), HasSubstr("above 0"));
-  EXPECT_THAT(Mistake({"--initial_read_threads=x"}), HasSubstr("above 0"));
-  EXPECT_THAT(Mistake({"--read_threads=-1"}), HasSubstr("0 for none"));
+  // "Above 0" was said of a number above the maximum.
+  for (const char* const threads :
+       {"--threads=0", "--threads=4097", "--threads=4294967296"}) {
+    EXPECT_THAT(Mistake({threads}), HasSubstr("expected a number from 1 to "
+                                              "4096"));
+  }
+  for (const char* const initial :
+       {"--initial_threads=0", "--initial_threads=513",
+        "--initial_read_threads=x", "--initial_read_threads=513"}) {
+    EXPECT_THAT(Mistake({initial}), HasSubstr("expected a number from 1 to "
+                                              "512"));
+  }
+  for (const char* const read : {"--read_threads=-1", "--read_threads=1025"}) {
+    EXPECT_THAT(Mistake({read}),
+                HasSubstr("expected a number from 0 to 1024, 0 for none"));
+  }
   EXPECT_THAT(Mistake({"--threads=two"}), HasSubstr("--threads=two"));
   EXPECT_THAT(Mistake({"--threads=1", "--threads=2"}),
               HasSubstr("given twice"));
@@ -130,8 +142,13 @@ TEST(CommandLineTest, NamesMistakes) {
   EXPECT_THAT(Mistake({"--max_connections=0"}), HasSubstr("above 0"));
   EXPECT_THAT(Mistake({"--max_connections_per_peer=many"}),
               HasSubstr("--max_connections_per_peer=many"));
-  EXPECT_THAT(Mistake({"--shutdown_grace=25h"}), HasSubstr("24h"));
-  EXPECT_THAT(Mistake({"--shutdown_grace=-1s"}), HasSubstr("above 0"));
+  // "At most one year" was refused again.
+  for (const char* const grace :
+       {"--shutdown_grace=25h", "--shutdown_grace=inf", "--shutdown_grace=-1s",
+        "--shutdown_grace=0"}) {
+    EXPECT_THAT(Mistake({grace}), HasSubstr("expected a time between 1ms and "
+                                            "24h, for example 5s or 300ms"));
+  }
   EXPECT_THAT(Mistake({"--help=yes"}), HasSubstr("takes no value"));
   EXPECT_THAT(Mistake({"--dataset=/data/a"}), HasSubstr("NAME=lmdb:PATH"));
   EXPECT_THAT(Mistake({"--dataset=a b=lmdb:/x"}), HasSubstr("NAME of"));

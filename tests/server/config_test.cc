@@ -306,7 +306,7 @@ TEST(ResolveServerConfigTest, LeasesNeedNoDatasetAndTakeAQuarterOfTheMemory) {
   // A machine for which a quarter is too little.
   EXPECT_EQ(ResolveServerConfig(config, {.cpus = 1, .memory_bytes = 400 << 20})
                 ->memory_budget_bytes,
-            kMinBudgetBytes);
+            64 << 20);
   config.set_lease_timeout_ms(1500);
   config.set_listen("127.0.0.1:7001");
   config.set_memory_budget_bytes(1 << 30);
@@ -314,6 +314,21 @@ TEST(ResolveServerConfigTest, LeasesNeedNoDatasetAndTakeAQuarterOfTheMemory) {
   EXPECT_EQ(chosen->lease_timeout, absl::Milliseconds(1500));
   EXPECT_EQ(chosen->listen, "127.0.0.1:7001");
   EXPECT_EQ(chosen->memory_budget_bytes, 1 << 30);
+}
+
+// The part is reserved whatever the leases bring, and grows with the budget.
+TEST(ResolveServerConfigTest, DatasetsOfLeasesHaveAPartForTheirFooters) {
+  ServerConfig config;
+  config.set_lease_socket("@m");
+  const auto leases = ResolveServerConfig(config, kMachine);
+  ASSERT_TRUE(leases.ok()) << leases.status();
+  EXPECT_EQ(LeasedMetadataBytes(*leases, 800), 100);
+  EXPECT_EQ(BudgetForLeasedMetadata((1 << 20) + 1), (8 << 20) + (1 << 20));
+  config.clear_lease_socket();
+  config.set_synthetic_only(true);
+  const auto none = ResolveServerConfig(config, kMachine);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(LeasedMetadataBytes(*none, 800), 0);
 }
 
 TEST(ResolveServerConfigTest, LeasesRefuseWhatContradictsThem) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <lmdb.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,6 +44,20 @@ absl::Status LmdbError(int rc, absl::string_view action,
       absl::StrCat("cannot ", action, " ", path, ": ", mdb_strerror(rc)));
 }
 
+// The errno of a failed write. LMDB reports a write that was cut short as EIO,
+// and as ENOSPC when it makes the file: the system cuts a write at the limit of
+// file sizes, and on a full disk.
+int CauseOf(int error, const std::string& path) {
+  struct stat file;
+  rlimit limit;
+  if ((error == EIO || error == ENOSPC) && stat(path.c_str(), &file) == 0 &&
+      getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      static_cast<rlim_t>(file.st_size) >= limit.rlim_cur) {
+    return EFBIG;
+  }
+  return WriteErrno(error, path);
+}
+
 class LmdbWriter final : public ShardWriter {
  public:
   LmdbWriter(std::string path, const SampleCheck& check)
@@ -56,7 +71,7 @@ class LmdbWriter final : public ShardWriter {
   absl::Status Open() {
     int rc = mdb_env_create(&env_);
     if (rc == 0) rc = mdb_env_open(env_, path_.c_str(), kWriteFlags, 0644);
-    if (rc != 0) return LmdbError(rc, "create", path_);
+    if (rc != 0) return LmdbError(CauseOf(rc, path_), "create", path_);
     MDB_stat stat;
     mdb_env_stat(env_, &stat);
     page_bytes_ = stat.ms_psize;
@@ -93,7 +108,7 @@ class LmdbWriter final : public ShardWriter {
     mdb_env_info(env_, &info);
     const uint64_t file_bytes = (info.me_last_pgno + 1) * page_bytes_;
     if (int rc = mdb_env_sync(env_, 1); rc != 0) {
-      return LmdbError(WriteErrno(rc, path_), "write", path_);
+      return LmdbError(CauseOf(rc, path_), "write", path_);
     }
     mdb_env_close(std::exchange(env_, nullptr));
     // A page that was allocated last and then freed is counted but never
@@ -139,7 +154,7 @@ class LmdbWriter final : public ShardWriter {
   absl::Status Commit() {
     if (txn_ == nullptr) return absl::OkStatus();
     if (int rc = mdb_txn_commit(std::exchange(txn_, nullptr)); rc != 0) {
-      return LmdbError(WriteErrno(rc, path_), "write", path_);
+      return LmdbError(CauseOf(rc, path_), "write", path_);
     }
     return absl::OkStatus();
   }

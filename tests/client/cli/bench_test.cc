@@ -432,6 +432,11 @@ TEST_F(BenchTest, MistakesAreUsageErrors) {
       {{"--synthetic", "--window=many"}, "--window=many: write auto, or"},
       {{"--synthetic", "--window=8", "--initial_window=2"},
        "--window=N and --initial_window cannot be used together"},
+      // It became 256 without a word, and 1 was taken.
+      {{"--synthetic", "--initial_window=257"},
+       "flag --initial_window=257: expected 2 to 256, or 0 for a window"},
+      {{"--synthetic", "--initial_window=1"},
+       "flag --initial_window=1: expected 2 to 256"},
       {{"--sweep=prefetch=2", "--synthetic"},
        "device_prefetch is a flag of millrace-train"},
       {{"--synthetic", "--dataset=d"},

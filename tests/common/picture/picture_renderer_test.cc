@@ -228,7 +228,8 @@ TEST(PictureRenderer, NamesTheLibraryThatIsMissing) {
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.status().message()),
               AllOf(HasSubstr("libmillrace_picture.so"),
-                    HasSubstr("/no/such/place.so"), HasSubstr("tools/build")));
+                    HasSubstr("/no/such/place.so"), HasSubstr("tools/build"),
+                    HasSubstr("the wheels for Python do not contain it")));
 }
 
 TEST(PictureRenderer, NamesThePackageWhereCairoIsNotInstalled) {

@@ -265,9 +265,11 @@ TEST_F(PreviewTest, MistakesSayWhatToWrite) {
       "transforms { center_crop { height: 8 width: 8 } } "
       "transforms { mix_up {} } outputs { field: 'image' }");
   usage({dataset, mixing, "--explain", "--samples=1"},
-        "batch_size is 1: set it to 2 or more (--samples=1)");
+        "batch_size is 1: set it to 2 or more (batch_size is from "
+        "--samples=1)");
   usage({dataset, mixing, "--explain", "--batch_size=1"},
-        "batch_size is 1: set it to 2 or more (--batch_size=1)");
+        "batch_size is 1: set it to 2 or more (batch_size is from "
+        "--batch_size=1)");
   const Result unwritable =
       Call({"preview", dataset, eval, image, "--output=/nowhere/sheet.png"});
   EXPECT_EQ(unwritable.code, program::kExitFailed);

@@ -506,6 +506,17 @@ TEST(ImageDecoder, RefusesAbsurdPngs) {
   ASSERT_EQ(header.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(header.status().message().find("65000 x 3000"), std::string::npos)
       << header.status();
+  // Valid files that libpng's own limits called "truncated or damaged".
+  for (const auto& [width, height] :
+       std::vector<std::pair<int, int>>{{1, 1'000'000}, {200'000, 2}}) {
+    kind = {.width = width, .height = height, .bit_depth = 1, .color_type = 0};
+    png =
+        WritePng(kind, std::vector<uint8_t>((width + 7) / 8 * size_t(height)));
+    header = decoder.Open(png, false);
+    EXPECT_EQ(header.status(), absl::DataLossError(absl::StrCat(
+                                   "the PNG claims ", width, " x ", height,
+                                   " pixels; each side must have 1 to 65535")));
+  }
 }
 
 // 16 texts of 7 MiB in a file of some 120 KB: libpng would keep them all.

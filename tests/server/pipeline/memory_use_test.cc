@@ -139,6 +139,38 @@ TEST(MemoryUse, WhereTheNumberAdaptsLittleMemoryMeansFewerThreads) {
   EXPECT_EQ(PlanMemory(needs, 40 * kMiB, 0).batches, 0u) << "not even one";
 }
 
+// The initial threads took half of the budget, and the parts of a server with
+// leases take more than the other half: 16 threads needed 713 MiB.
+TEST(MemoryUse, TheInitialThreadsLeaveRoomForBatchesBesideLargeParts) {
+  MemoryNeeds needs;
+  needs.threads = 16;
+  needs.max_threads = 64;
+  needs.scratch_each = 16 * kMiB;
+  needs.read_threads = 512;
+  needs.reads_wait = true;
+  const auto elsewhere = [](uint64_t budget) {
+    return budget / 4 + budget / 16 + budget / 8;
+  };
+  const auto use = [&](uint64_t mib) {
+    return PlanMemory(needs, mib * kMiB, elsewhere(mib * kMiB));
+  };
+  EXPECT_EQ(use(64).threads, 1u);
+  EXPECT_GT(use(64).batches, 4 * kMiB);
+  EXPECT_EQ(use(512).threads, 8u);
+  EXPECT_GT(use(512).batches, 32 * kMiB);
+  EXPECT_EQ(use(1024).threads, 16u);
+  EXPECT_LT(SmallestBudget(needs, kMinBatchBytes + 1, elsewhere), 64 * kMiB);
+  MemoryUse before;
+  for (uint64_t mib = 16; mib < 4096; ++mib) {
+    const MemoryUse now = use(mib);
+    ASSERT_GE(now.batches, before.batches) << mib;
+    ASSERT_GE(now.large_images, before.large_images) << mib;
+    ASSERT_LE(now.held() + now.elsewhere + now.batches,
+              std::max(mib, uint64_t{45}) * kMiB);
+    before = now;
+  }
+}
+
 // They came on top: one image took 256 MiB beside a budget of 32 MiB.
 TEST(MemoryUse, LargeImagesArePartOfTheBudget) {
   MemoryNeeds needs = Needs();

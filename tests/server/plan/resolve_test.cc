@@ -392,6 +392,32 @@ TEST_F(Resolve, TheRemedyForManyMissingFieldsIsNotCut) {
   EXPECT_THAT(refusal(), EndsWith("\" }"));
 }
 
+// `--outputs=...,sample_index,valid` was advised, and refused: every batch has
+// tensors of these names.
+TEST_F(Resolve, FieldsWithTheNamesOfEveryBatchAreNoRemedy) {
+  DatasetInfo table =
+      Dataset("table", {TensorField("x", DTYPE_FLOAT32, {}),
+                        TensorField("sample_index", DTYPE_INT64, {}),
+                        TensorField("valid", DTYPE_UINT8, {})});
+  // "column : it has no name".
+  table.add_left_out()->set_reason("it has no name");
+  datasets_["table"] = &table;
+  const std::string spec = "sources { dataset: 'table' } batch_size: 2 ";
+  const std::string refusal(Run(spec).status().message());
+  EXPECT_THAT(refusal, HasSubstr("batch: column '': it has no name. To do "
+                                 "without, and without sample_index, valid ("));
+  EXPECT_THAT(refusal,
+              EndsWith("), list the outputs: outputs { field: \"x\" }"));
+  EXPECT_TRUE(Run(spec + "outputs { field: 'x' }").ok());
+  // No other field is left.
+  table.mutable_schema()->mutable_fields()->DeleteSubrange(0, 1);
+  const std::string other =
+      "outputs { field: \"sample_index\" name: \"NAME\" }";
+  EXPECT_THAT(std::string(Run(spec).status().message()),
+              EndsWith("has a tensor of that name: " + other));
+  EXPECT_TRUE(Run(spec + other).ok());
+}
+
 // A label of strings was advised to become an image, and then to be left out.
 TEST_F(Resolve, ALabelOfStringsIsToBecomeClassNumbers) {
   Field label;
