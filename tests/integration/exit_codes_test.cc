@@ -377,7 +377,7 @@ TEST_F(ExitCodesTest, APipelineThatNoServerRuns) {
   const std::string millrace = "client/cli/millrace";
   const std::string endpoint = "--endpoint=" + server->address();
   const std::string pipeline = "--pipeline=" + Path("channels.textproto");
-  const std::string says = "images of 16 channels";
+  const std::string says = "has 16 channels";
   Expect({
       {{millrace, "bench", endpoint, pipeline}, 2, says},
       {{millrace, "audit", endpoint, pipeline}, 2, says},

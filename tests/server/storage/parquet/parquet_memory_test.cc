@@ -150,7 +150,7 @@ TEST_F(DistinctStringsTest, AColumnThatNobodyUsesTakesNothing) {
     EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
     for (const std::string& part :
          {path_, std::string("row group 0"), std::string("'text'"),
-          absl::StrCat(4 * kMiB), std::string("--memory_budget"),
+          std::string("4 MiB"), std::string("--memory_budget"),
           std::string("outputs")}) {
       EXPECT_THAT(std::string(refused.message()), HasSubstr(part));
     }
@@ -349,7 +349,7 @@ TEST_F(ParquetMemoryTest, AColumnThatGrowsPastTheCacheIsAnErrorThatNamesIt) {
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   for (const std::string& part :
        {path_, std::string("row group 0"), std::string("'text'"),
-        absl::StrCat(32 * kMiB), std::string("--memory_budget")}) {
+        std::string("32 MiB"), std::string("--memory_budget")}) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr(part));
   }
   ExpectPeakWithin(32 * kMiB);
