@@ -7,7 +7,7 @@ import os
 from typing import Any, Mapping
 
 from millrace._arrays import Arrays
-from millrace._values import shown
+from millrace._values import shown, unknown_argument
 from millrace.errors import ArgumentError
 from millrace.pipeline import Pipeline
 
@@ -73,9 +73,7 @@ def check(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> None:
                                 f"{_for_pipeline(name, value, known)}")
         near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else \
             difflib.get_close_matches(name, list(known), 1)
-        raise ArgumentError(f"Loader has no argument {name}=" +
-                            (f"; did you mean {near[0]}=?" if near else
-                             "; help(millrace.Loader) lists the arguments"))
+        raise unknown_argument("Loader", name, near)
 
 
 def _for_pipeline(name: str, value: Any, known: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numbers
 import reprlib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from millrace.errors import ArgumentError, InvalidArgumentError
@@ -95,6 +95,13 @@ def optional_number(name: str, value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ArgumentError(f"{name}={shown(value)}: expected a number")
     return float(value)
+
+
+def unknown_argument(callee: str, name: str, near: Sequence[str]) -> ArgumentError:
+    """Of an argument that `millrace.<callee>` does not have. `near`: arguments that may be meant."""
+    return ArgumentError(f"{callee} has no argument {name}=" +
+                         (f"; did you mean {near[0]}=?" if near else
+                          f"; help(millrace.{callee}) lists the arguments"))
 
 
 def optional_seconds(name: str, value: Any, may_be_zero: bool = False) -> float | None:

@@ -350,9 +350,7 @@ def _check_names(library: str, options: Mapping[str, Any], kind: type[Pipeline])
     for name in options:
         if name not in of_pipelines:
             near = difflib.get_close_matches(name, ("field", "masks", "boxes", "decode", "local", *of_pipelines), 1)
-            raise ArgumentError(f"Pipeline.from_{library} has no argument {name}=" +
-                                (f"; did you mean {near[0]}=?" if near else
-                                 f"; help(millrace.Pipeline.from_{library}) lists the arguments"))
+            raise _values.unknown_argument(f"Pipeline.from_{library}", name, near)
 
 
 N = TypeVar("N", Source, Output)

@@ -1,4 +1,4 @@
-// The most memory that one image is charged with: what its decoder may take,
+// The maximum memory that an image is charged for: what its decoder may take,
 // and as much again for the pixels that its transforms keep beside it. Turning
 // a photograph upright alone copies every pixel that was decoded.
 
