@@ -28,6 +28,7 @@ class ContentRead {
       : source_(source), files_(files), operators_(operators) {}
 
   absl::Status Run(uint32_t threads, const IndexProgress& progress) {
+    if (!Continues(progress)) return Stopped();
     {
       std::vector<NamedThread> others;
       const int64_t count = std::min<int64_t>(threads, files_.size());
@@ -85,13 +86,18 @@ class ContentRead {
       }));
       bytes_ += files_.bytes(i);
       ++done_;
-      if (progress != nullptr && *progress &&
-          !(*progress)(done_, files_.size(), bytes_)) {
-        return absl::CancelledError(
-            "interrupted; the index has no hash of the content");
-      }
+      if (progress != nullptr && !Continues(*progress)) return Stopped();
     }
     return absl::OkStatus();
+  }
+
+  bool Continues(const IndexProgress& progress) const {
+    return !progress || progress(done_, files_.size(), bytes_);
+  }
+
+  static absl::Status Stopped() {
+    return absl::CancelledError(
+        "interrupted; the index has no hash of the content");
   }
 
   const RecordSource& source_;

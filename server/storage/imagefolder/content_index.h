@@ -26,7 +26,8 @@ struct IndexedFolder {
   std::vector<std::string> bad;  // the first files that are no images
 };
 
-// Called on the calling thread from time to time. False: stop.
+// Called on the calling thread before the first file is read and then from
+// time to time. False: stop.
 using IndexProgress =
     std::function<bool(int64_t files, int64_t all_files, int64_t bytes)>;
 

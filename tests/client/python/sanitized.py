@@ -50,6 +50,7 @@ def _check(path):
 class Package(installed.Package):
 
     def __init__(self, work):  # pylint: disable=super-init-not-called
+        self.work = work
         self.python = sys.executable
         self.site = os.path.join(work, "sanitized")
         folder = os.path.join(self.site, "millrace")
