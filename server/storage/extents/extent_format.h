@@ -1,0 +1,91 @@
+// What a storage format whose records are byte ranges of files must be able to
+// do: list its objects, find the records in each, and split a record into
+// fields. ExtentIndex and ExtentSource do all the rest (threads, progress, the
+// index file, reads, memory, errors, fingerprints). Each format is one folder
+// beside this one and a line in extent_formats.cc.
+//
+// ExtentFormat is stateless and thread-safe. A RecordScanner belongs to one
+// thread at a time and to one object.
+
+#ifndef MILLRACE_SERVER_STORAGE_EXTENTS_EXTENT_FORMAT_H_
+#define MILLRACE_SERVER_STORAGE_EXTENTS_EXTENT_FORMAT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/storage/extents/field_rule.h"
+#include "server/storage/extents/object_window.h"
+
+namespace millrace::storage {
+
+// One record of an object.
+struct IndexedRecord {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;  // at most 4 GiB - 1
+  // Name for errors ("train/0001" of a tar sample); may be empty.
+  std::string name;
+};
+
+class RecordScanner {
+ public:
+  virtual ~RecordScanner() = default;
+
+  // The next record of the object, in the object's order; nullopt: no more.
+  // Reads headers only, not what lies between them. DataLoss: the object is
+  // damaged or cut off; the message is a sentence that begins with "byte N".
+  // Unimplemented: of a kind that is not supported (compressed); says what to
+  // do. No length that the object claims is trusted before it is compared with
+  // the object's size.
+  virtual absl::StatusOr<std::optional<IndexedRecord>> Next() = 0;
+};
+
+// KEY=VALUE pairs after the `?` of a URI: tfrecord:/data/t-*?label_offset=-1
+using FormatOptions = std::map<std::string, std::string>;
+
+// The objects of a dataset in the order of the samples.
+struct ObjectList {
+  std::vector<std::string> names;  // paths
+  // What the format read beside the objects (index.json of MDS), for NewRule().
+  std::string description;
+};
+
+class ExtentFormat {
+ public:
+  virtual ~ExtentFormat() = default;
+
+  virtual absl::string_view scheme() const = 0;  // "tar"
+
+  // The objects of `path`: a file, a folder, a glob or a list. Opens no object
+  // except descriptions of the whole set. NotFound: there are none.
+  // InvalidArgument: an unknown option, or a bad value; names it. DataLoss: a
+  // description is damaged.
+  virtual absl::StatusOr<ObjectList> List(
+      const std::string& path, const FormatOptions& options) const = 0;
+
+  // The rule of the set. `first` is the first object that has a record.
+  // InvalidArgument: an option that does not fit the records; DataLoss,
+  // Unimplemented: as RecordScanner::Next().
+  virtual absl::StatusOr<std::unique_ptr<FieldRule>> NewRule(
+      const ObjectList& objects, const FormatOptions& options,
+      ObjectWindow& first) const = 0;
+
+  // The rule that encoded itself so. DataLoss: the bytes are none.
+  virtual absl::StatusOr<std::unique_ptr<FieldRule>> RestoreRule(
+      absl::string_view encoded) const = 0;
+
+  // `window` and `rule` must outlive the scanner. Errors of Next() about the
+  // object's beginning.
+  virtual absl::StatusOr<std::unique_ptr<RecordScanner>> Scan(
+      ObjectWindow& window, const FieldRule& rule) const = 0;
+};
+
+}  // namespace millrace::storage
+
+#endif  // MILLRACE_SERVER_STORAGE_EXTENTS_EXTENT_FORMAT_H_
