@@ -157,7 +157,6 @@ absl::StatusOr<std::unique_ptr<DataLoader>> internal::NewDataLoader(
     std::unique_ptr<HostLoader> host, std::shared_ptr<device::Device> device,
     const DataLoader::Options& options,
     std::shared_ptr<const std::atomic<uint64_t>> pinned_bytes) {
-  MR_RETURN_IF_ERROR(ValidateRepeat(options));
   device::DeviceFeeder::Options feeder_options;
   feeder_options.prefetch = options.device_prefetch;
   feeder_options.thread = options.prepare_ahead;

@@ -16,9 +16,10 @@
 
 namespace millrace::internal {
 
-// `device` is the device that options.device names, or a fake with memory on
-// that device. `pinned_bytes` counts the page-locked memory of `host`'s slots.
-// Null: none is page-locked.
+// `options` are valid (DataLoader::Options::Validate()). `device` is the device
+// that options.device names, or a fake with memory on that device.
+// `pinned_bytes` counts the page-locked memory of `host`'s slots. Null: none is
+// page-locked.
 absl::StatusOr<std::unique_ptr<DataLoader>> NewDataLoader(
     std::unique_ptr<HostLoader> host, std::shared_ptr<device::Device> device,
     const DataLoader::Options& options,

@@ -6,7 +6,6 @@
 
 #include "client/data_loader_impl.h"
 #include "client/receive/open_host_loader.h"
-#include "client/repeat_loader.h"
 #include "client/torch/torch_device.h"
 #include "common/status_macros.h"
 
@@ -50,7 +49,16 @@ absl::Status DataLoader::Options::Validate() const {
         "both a spec and a dataset, preset, outputs, batch_size or seed are "
         "set; give the spec alone, with these values in it");
   }
-  return ValidateRepeat(*this);
+  if (device_prefetch == 0) {
+    return absl::InvalidArgumentError(
+        "device_prefetch=0 is outside the limits: give at least 1 batch");
+  }
+  if (repeat_batches > 0 && !audit_file.empty()) {
+    return absl::InvalidArgumentError(
+        "repeat_batches and audit_file cannot be used together, because an "
+        "audit log would record repeats as real batches: remove one of them");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<DataLoader>> DataLoader::Open(

@@ -150,15 +150,6 @@ class RepeatLoader final : public DataLoader {
 
 }  // namespace
 
-absl::Status ValidateRepeat(const DataLoader::Options& options) {
-  if (options.repeat_batches > 0 && !options.audit_file.empty()) {
-    return absl::InvalidArgumentError(
-        "repeat_batches and audit_file cannot be used together, because an "
-        "audit log would record repeats as real batches: remove one of them");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::unique_ptr<DataLoader>> RepeatBatches(
     std::unique_ptr<DataLoader> loader, const DataLoader::Options& options) {
   MR_ASSIGN_OR_RETURN(

@@ -26,9 +26,6 @@
 
 namespace millrace {
 
-// InvalidArgument: repeat_batches together with an option that it excludes.
-absl::Status ValidateRepeat(const DataLoader::Options& options);
-
 // `options` are those of `loader`, which has returned no batch yet.
 // InvalidArgument: the epochs would end before a batch is repeated.
 absl::StatusOr<std::unique_ptr<DataLoader>> RepeatBatches(

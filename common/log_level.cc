@@ -1,5 +1,6 @@
 #include "common/log_level.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 
@@ -25,12 +26,17 @@ absl::StatusOr<LogSeverity> ParseLogLevel(absl::string_view word) {
                    "\": expected debug, info, warning or error"));
 }
 
-absl::Status CheckLogLevel() {
+absl::Status UseLogLevelOfEnvironment() {
+  static std::atomic<bool> called{false};
+  const bool first = !called.exchange(true);
   const char* const set = std::getenv(kVariable);
   const absl::string_view level = set == nullptr ? "" : set;
   if (level.empty()) return absl::OkStatus();
   const absl::StatusOr<LogSeverity> severity = ParseLogLevel(level);
-  if (severity.ok() && *severity <= LogSeverity::kINFO) return absl::OkStatus();
+  if (severity.ok() && *severity <= LogSeverity::kINFO) {
+    if (first) SetMinLogSeverity(*severity);
+    return absl::OkStatus();
+  }
   return UsageError(absl::InvalidArgumentError(absl::StrCat(
       "the environment variable ", kVariable, " is \"",
       CleanText(level, kMaxShownBytes), "\"; set it to debug or info")));

@@ -1,13 +1,15 @@
 // The words of log levels: "debug", "info", "warning" and "error".
 //
-// The environment sets the level of a program: MILLRACE_LOG_LEVEL is "debug" or
-// "info" (the default). common/logging.h takes every other value for "info", so
-// a program of Millrace refuses it when it starts. A program that embeds the
-// client does not call CheckLogLevel(): there a wrong value counts as "info".
+// The environment sets the level of a process: MILLRACE_LOG_LEVEL is "debug" or
+// "info" (the default). UseLogLevelOfEnvironment() is the only reader of the
+// variable. Who starts logging calls it: a program of Millrace in main(), which
+// refuses another value, and the client when a loader opens, for a program that
+// embeds it; there another value counts as "info".
 //
 // Thread-safe while no thread changes the environment.
 //
-//   if (absl::Status level = CheckLogLevel(); !level.ok()) return Fail(level);
+//   const absl::Status level = UseLogLevelOfEnvironment();
+//   if (!level.ok()) return Fail(level);
 
 #ifndef MILLRACE_COMMON_LOG_LEVEL_H_
 #define MILLRACE_COMMON_LOG_LEVEL_H_
@@ -22,9 +24,11 @@ namespace millrace {
 // InvalidArgument: `word` is no level.
 absl::StatusOr<LogSeverity> ParseLogLevel(absl::string_view word);
 
-// InvalidArgument, with the mark of UsageError(): the variable has another
-// value. Unset and empty are "info".
-absl::Status CheckLogLevel();
+// The first call in the process sets the severity of logging.h; a later call
+// changes nothing, so that SetMinLogSeverity() holds after it. InvalidArgument,
+// with the mark of UsageError(), at every call: the variable has another value,
+// and nothing is set. Unset and empty are "info".
+absl::Status UseLogLevelOfEnvironment();
 
 }  // namespace millrace
 

@@ -13,14 +13,7 @@
 namespace millrace {
 namespace {
 
-LogSeverity SeverityOfEnvironment() {
-  const char* const level = std::getenv("MILLRACE_LOG_LEVEL");
-  return level != nullptr && absl::string_view(level) == "debug"
-             ? LogSeverity::kDEBUG
-             : LogSeverity::kINFO;
-}
-
-std::atomic<LogSeverity> min_severity{SeverityOfEnvironment()};
+std::atomic<LogSeverity> min_severity{LogSeverity::kINFO};
 
 }  // namespace
 

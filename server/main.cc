@@ -507,7 +507,7 @@ absl::Status CheckNoDataset(const std::string& path, const Datasets& datasets) {
 int Main(const std::vector<std::string>& arguments) {
   ReturnLargeBlocks();
   RouteLibraryLogs();
-  if (const absl::Status level = CheckLogLevel(); !level.ok()) {
+  if (const absl::Status level = UseLogLevelOfEnvironment(); !level.ok()) {
     return Fail(level);
   }
   const absl::StatusOr<ServerCommandLine> line =

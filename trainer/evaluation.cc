@@ -14,7 +14,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/prefetch/retry_schedule.h"
+#include "client/prefetch/retry_schedules.h"
 #include "common/clean_text.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"

@@ -32,8 +32,8 @@ struct TrainFlags {
 // flag counts. `launched`: this process is a rank that a launcher has started
 // with the launcher's own flags, which are not validated again. Errors, with
 // the mark of UsageError(): those of FlagSet::Parse(), LoaderFlags::Validate()
-// and TrainerConfig::Validate(), and contradictions among the flags that start
-// ranks.
+// and TrainerConfig::Validate(), and of flags that start ranks and cannot be
+// used together.
 absl::StatusOr<TrainFlags> ParseTrainFlags(
     const std::vector<std::string>& arguments, bool launched);
 

@@ -62,7 +62,7 @@ int Launch(LaunchOptions options, const std::vector<std::string>& arguments) {
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  if (const absl::Status level = CheckLogLevel(); !level.ok()) {
+  if (const absl::Status level = UseLogLevelOfEnvironment(); !level.ok()) {
     return Fail(level);
   }
   IgnoreWriteSignals();

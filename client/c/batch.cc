@@ -56,7 +56,7 @@ absl::Status Cast(const TensorView& view, void* out, uint64_t bytes) {
   if (bytes != needed) {
     return absl::InvalidArgumentError(
         absl::StrCat("the memory for the result of tensor ", view.name, " has ",
-                     bytes, " bytes; it needs ", needed));
+                     bytes, " bytes; it needs ", needed, " bytes"));
   }
   if (elements == 0) return absl::OkStatus();
   MR_RETURN_IF_ERROR(CheckArgument(out, "out"));

@@ -65,6 +65,8 @@ millrace_status millrace_set_log_level(const char* level,
   return Guarded(error, [&]() -> absl::Status {
     MR_RETURN_IF_ERROR(CheckArgument(level, "level"));
     MR_ASSIGN_OR_RETURN(const LogSeverity severity, ParseLogLevel(level));
+    // Before the level of the caller, which holds.
+    UseLogLevelOfEnvironment().IgnoreError();
     SetMinLogSeverity(severity);
     return absl::OkStatus();
   });

@@ -192,7 +192,8 @@ MILLRACE_API millrace_status millrace_set_log_level(const char* level,
  *                 measurements. 0
  *   window_bytes  upper bound of an adaptive window. 256MiB
  *   initial_window
- *                 first size of an adaptive window; 0: chosen. 0
+ *                 first size of an adaptive window, 2 to 256 batches; 0: chosen
+ *                 by the size of a batch. 0
  *   memory        "own": the loader allocates and reuses the memory of batches.
  *                 "offered": the caller offers it (millrace_loader_offer()).
  *                 own
@@ -234,9 +235,10 @@ MILLRACE_API millrace_status millrace_options_set_int(millrace_options* options,
                                                       millrace_error** error);
 
 /* Checks the options as millrace_loader_open() does. Asks no server and starts
- * no thread; works in a forked child, too. INVALID_ARGUMENT: options that are
- * missing, impossible or contradict each other. What only the servers know,
- * such as the names of datasets, is not checked. */
+ * no thread; works in a forked child, too. INVALID_ARGUMENT: an option is
+ * missing, has a value that is not allowed, or cannot be used together with
+ * another one. What only the servers know, such as the names of datasets, is
+ * not checked. */
 MILLRACE_API millrace_status millrace_options_validate(
     const millrace_options* options, millrace_error** error);
 
@@ -252,8 +254,8 @@ typedef struct millrace_batch millrace_batch;
 
 /* Checks the options and begins to open the pipeline on the servers. Does not
  * wait for a server. The options may be freed or changed afterwards.
- * INVALID_ARGUMENT: options that are missing, impossible or contradict each
- * other. FAILED_PRECONDITION: a forked child, see above. */
+ * INVALID_ARGUMENT: as millrace_options_validate(). FAILED_PRECONDITION: a
+ * forked child, see above. */
 MILLRACE_API millrace_status
 millrace_loader_open(const millrace_options* options, millrace_loader** loader,
                      millrace_error** error);
@@ -366,10 +368,10 @@ MILLRACE_API millrace_status millrace_loader_explain(
     char** json, millrace_error** error);
 
 /* Ends the calls of millrace_loader_explain() that have begun: each returns
- * CANCELLED within about 50 ms. The loader stays open. For a program that reacts
- * to signals, from another thread than the one that waits. */
-MILLRACE_API millrace_status millrace_loader_cancel_explain(
-    millrace_loader* loader, millrace_error** error);
+ * CANCELLED within about 50 ms. The loader stays open. For a program that
+ * reacts to signals, from another thread than the one that waits. */
+MILLRACE_API millrace_status
+millrace_loader_cancel_explain(millrace_loader* loader, millrace_error** error);
 
 /* Ends opening and receiving. A waiting function returns CANCELLED. Waits until
  * the threads of the loader have ended; while a DNS server does not answer,

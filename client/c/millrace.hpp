@@ -162,8 +162,9 @@ class BatchLoaderOptions {
     return *this;
   }
 
-  // Checks the options as opening does, without a server. INVALID_ARGUMENT:
-  // options that are missing, impossible or contradict each other.
+  // Checks the options as opening does, without a server. INVALID_ARGUMENT: an
+  // option is missing, has a value that is not allowed, or cannot be used
+  // together with another one.
   void Validate() const {
     internal::CallC([&](millrace_error** error) {
       return millrace_options_validate(get(), error);
@@ -307,8 +308,7 @@ class BatchLoader {
  public:
   // Checks the options and begins to open the pipeline on the servers. Does not
   // wait for a server. The options may be changed or destroyed afterwards.
-  //   INVALID_ARGUMENT     options that are missing, impossible or contradict
-  //                        each other
+  //   INVALID_ARGUMENT     as BatchLoaderOptions::Validate()
   //   FAILED_PRECONDITION  a forked child of a process that has opened a loader
   explicit BatchLoader(const BatchLoaderOptions& options) {
     millrace_loader* loader = nullptr;

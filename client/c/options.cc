@@ -196,12 +196,8 @@ absl::StatusOr<LoadRequest> MakeLoadRequest(const OptionValues& values) {
   LoadRequest request;
   HostLoaderOptions& options = request.options;
   static_cast<LoaderOptions&>(options) = values.loader;
-  if (options.endpoint.empty()) {
-    return Bad(
-        "option endpoint is missing; set the HOST:PORT of a data server");
-  }
-  MR_RETURN_IF_ERROR(receive::ParseEndpoint(options.endpoint).status());
   MR_RETURN_IF_ERROR(options.Validate());
+  MR_RETURN_IF_ERROR(receive::ParseEndpoint(options.endpoint).status());
   MR_ASSIGN_OR_RETURN(options.spec, MakeSpec(values));
   if (options.spec.batch_size() % options.world_size != 0) {
     return Bad(absl::StrCat("option batch_size=", options.spec.batch_size(),

@@ -42,7 +42,8 @@ struct LoadRequest {
   std::string preset_of;
 };
 
-// InvalidArgument: an option is missing or contradicts another.
+// InvalidArgument: an option is missing, or cannot be used together with
+// another one.
 absl::StatusOr<LoadRequest> MakeLoadRequest(const OptionValues& values);
 
 }  // namespace millrace::c

@@ -95,7 +95,6 @@ std::string PolicyNote(const EpochVerdict& verdict) {
 
 absl::Status RunAudit(absl::Span<const std::string> arguments) {
   SpecFlags spec_flags;
-  uint32_t world = 1;
   uint64_t epoch = 0;
   bool json = false;
   AuditFilesOptions files;
@@ -110,7 +109,7 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
   spec_flags.AddTo(flags);
   spec_flags.loader.AddHedging(flags);
   flags.Group("Audit");
-  flags.Add("world", &world, "N", "Number of ranks of the job");
+  spec_flags.loader.AddWorld(flags);
   flags.Add("epoch", &epoch, "N", "Epoch to receive, from 0");
   flags.Add("files", &files.files, "DIR",
             "Folder with the audit logs of all ranks and starts of a job; with "
@@ -158,14 +157,14 @@ absl::Status RunAudit(absl::Span<const std::string> arguments) {
     return AuditFiles(files);
   }
   MR_RETURN_IF_ERROR(UsageError(spec_flags.Validate()));
-  if (world == 0 || world > kMaxRanks) {
+  const uint32_t world = spec_flags.loader.options.world_size;
+  if (world > kMaxRanks) {
     return UsageError(absl::InvalidArgumentError(
         absl::StrCat("flag --world=", world, ": expected 1 to ", kMaxRanks)));
   }
 
   HostLoaderOptions options = spec_flags.MakeOptions();
   options.read_only_payload = true;
-  options.world_size = world;
   options.window_bytes = kWindowBytes / world;
   options.start = {epoch, 0};
   options.epochs = 1;

@@ -52,10 +52,6 @@ constexpr absl::Duration kSweepDuration = absl::Seconds(3);
 constexpr uint32_t kSweepRounds = 3;
 constexpr uint32_t kMaxRounds = 1000;
 constexpr uint32_t kMaxLoaders = 256;
-// The limits of a window: of a fixed one, and of one that adapts
-// (client/prefetch/loader_options.h).
-constexpr uint32_t kMinInitialWindow = 2;
-constexpr uint32_t kMaxInitialWindow = 256;
 
 struct BenchFlags {
   SpecFlags spec;
@@ -64,9 +60,6 @@ struct BenchFlags {
   absl::Duration seconds;  // 0: use `batches`
   absl::Duration warmup;   // 0: a window of batches
   uint64_t epochs = 0;     // 0: use `batches`
-  uint32_t world = 1;
-  uint32_t rank = 0;
-  uint32_t initial_window = 0;
   uint32_t loaders = 1;
   std::string sweep;
   uint32_t rounds = 0;  // 0: 1, or kSweepRounds in a sweep
@@ -104,14 +97,10 @@ void BenchFlags::AddTo(program::FlagSet& flags) {
   flags.Add("epochs", &epochs, "N",
             "Number of whole epochs to receive, instead of --batches; 0: use "
             "--batches");
-  flags.Add("world", &world, "N", "Number of ranks of the job");
-  flags.Add("rank", &rank, "N", "Rank to receive for, from 0");
+  spec.loader.AddWorld(flags);
+  spec.loader.AddRank(flags);
   spec.loader.AddWindow(flags);
-  flags.Add("initial_window", &initial_window, "N",
-            absl::StrCat("Initial window of --window=auto, ", kMinInitialWindow,
-                         " to ", kMaxInitialWindow,
-                         " batches, at most what fits into 256 MiB; 0: chosen "
-                         "by the size of the batches"));
+  spec.loader.AddInitialWindow(flags);
   flags.Add("loaders", &loaders, "N",
             "Number of clients that run in parallel; each receives all "
             "batches");
@@ -145,7 +134,7 @@ absl::Status BenchFlags::CheckSweep(const program::FlagSet& flags,
           absl::StrCat("--", knob.name, " and --sweep=", knob.name,
                        "=... cannot be used together: remove one of them"));
     }
-    if (knob.name == "window" && initial_window != 0 &&
+    if (knob.name == "window" && spec.loader.options.initial_window != 0 &&
         std::find(knob.values.begin(), knob.values.end(), "auto") ==
             knob.values.end()) {
       return absl::InvalidArgumentError(
@@ -232,19 +221,6 @@ absl::Status BenchFlags::Finish(const program::FlagSet& flags) {
     return absl::InvalidArgumentError(absl::StrCat(
         "flag --loaders=", loaders, ": expected 1 to ", kMaxLoaders));
   }
-  MR_RETURN_IF_ERROR(CheckRank(rank, world));
-  if (initial_window != 0 && (initial_window < kMinInitialWindow ||
-                              initial_window > kMaxInitialWindow)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "flag --initial_window=", initial_window, ": expected ",
-        kMinInitialWindow, " to ", kMaxInitialWindow,
-        ", or 0 for a window that the size of the batches chooses"));
-  }
-  if (spec.loader.options.window != 0 && initial_window != 0) {
-    return absl::InvalidArgumentError(
-        "--window=N and --initial_window cannot be used together, because "
-        "--initial_window is for --window=auto: remove one of them");
-  }
   if (rounds > kMaxRounds || (rounds == 0 && flags.Given("rounds"))) {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --rounds=", rounds, ": expected 1 to ", kMaxRounds));
@@ -305,13 +281,12 @@ class Bench {
     HostLoaderOptions& host = options.host;
     host = flags.spec.MakeOptions();
     host.read_only_payload = true;
-    host.rank = flags.rank;
-    host.world_size = flags.world;
-    host.initial_window = host.window == 0 ? flags.initial_window : 0;
+    // A sweep may have adaptive and fixed windows.
+    if (host.window != 0) host.initial_window = 0;
     host.epochs = 0;
     MR_RETURN_IF_ERROR(UsageError(host.Validate()));
     MR_ASSIGN_OR_RETURN(host.spec, flags.spec.MakeSpec());
-    MR_RETURN_IF_ERROR(UsageError(CheckShares(host.spec, flags.world)));
+    MR_RETURN_IF_ERROR(UsageError(CheckShares(host.spec, host.world_size)));
     return MeasureBatches(options, signals_);
   }
 
@@ -409,6 +384,11 @@ void AddWaits(const BenchWaits& waits, program::Report& report) {
   report.Add("border_wait_longest_ms", "", longest, "");
 }
 
+std::string RankText(const BenchFlags& flags) {
+  const LoaderOptions& options = flags.spec.loader.options;
+  return absl::StrCat(options.rank, " of ", options.world_size);
+}
+
 program::Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   const PipelineSpec& spec = result.plan.resolved_spec();
   program::Report report;
@@ -418,7 +398,7 @@ program::Report ReportOf(const BenchResult& result, const BenchFlags& flags) {
   report.Add("batches", "batches",
              result.batches + (timed ? 0 : flags.loaders));
   report.Add("batch_size", "global batch size", spec.batch_size());
-  report.Add("", "rank", absl::StrCat(flags.rank, " of ", flags.world));
+  report.Add("", "rank", RankText(flags));
   report.Add("servers", "servers", result.servers);
   report.Add("window", "", uint64_t{result.window});
   report.Add("first_window", "", uint64_t{result.first_window});
@@ -507,8 +487,8 @@ std::vector<std::string> PlotLines(const BenchFlags& flags,
   fixed("same_host",
         absl::StrCat("same_host ",
                      flags::SameHostWord(flags.spec.loader.options.same_host)));
-  if (flags.world > 1) {
-    how.push_back(absl::StrCat("rank ", flags.rank, " of ", flags.world));
+  if (flags.spec.loader.options.world_size > 1) {
+    how.push_back(absl::StrCat("rank ", RankText(flags)));
   }
   how.push_back(absl::StrCat(
       CountText(flags.rounds, "round"), " of ",

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/prefetch/loader_options.h"
 #include "common/byte_size.h"
 #include "common/status_macros.h"
 
@@ -49,11 +50,14 @@ absl::Status CheckValue(absl::string_view part, const KnownKnob& known,
   switch (known.kind) {
     case Kind::kWindow:
       if (value == "auto") return absl::OkStatus();
-      // As --window=1.
-      if (value == "1") {
+      if (uint32_t window = 0; absl::SimpleAtoi(value, &window) && window > 0 &&
+                               (window < LoaderOptions::kMinWindow ||
+                                window > LoaderOptions::kMaxWindow)) {
         return Wrong(part,
-                     "`1` is too small: write auto, or a number of batches of "
-                     "at least 2");
+                     absl::StrCat("`", value,
+                                  "`: write auto, or a number of batches from ",
+                                  LoaderOptions::kMinWindow, " to ",
+                                  LoaderOptions::kMaxWindow));
       }
       [[fallthrough]];
     case Kind::kNumber:

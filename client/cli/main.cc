@@ -56,7 +56,7 @@ program::CommandTable::Row Row(const std::string& name,
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  if (const absl::Status level = CheckLogLevel(); !level.ok()) {
+  if (const absl::Status level = UseLogLevelOfEnvironment(); !level.ok()) {
     return Conclude("millrace", level);
   }
   const program::CommandTable table(

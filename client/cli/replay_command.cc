@@ -82,8 +82,8 @@ ExplainBatchResponse FromBatch(
 struct ReplayFlags {
   SpecFlags spec;
   std::string position;
-  std::optional<uint32_t> rank;
-  std::optional<uint32_t> world;
+  bool rank_given = false;
+  bool world_given = false;
   std::string output;
   std::string run;
   bool explain = true;
@@ -110,44 +110,38 @@ absl::Status Replay(ReplayFlags& given) {
     MR_ASSIGN_OR_RETURN(run, UsageError(ReadRunFile(given.run)));
     std::string& endpoint = given.spec.loader.options.endpoint;
     if (endpoint.empty()) endpoint = run->endpoint;
-    if (endpoint.empty()) {
-      return UsageError(
-          absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing"));
-    }
+    MR_RETURN_IF_ERROR(UsageError(given.spec.loader.RequireEndpoint()));
     if (given.spec.SaysWhatToLoad()) {
       return UsageError(absl::InvalidArgumentError(
           "the file of --run names the data: leave --dataset, --preset, "
           "--pipeline, --outputs, --batch_size, --seed, --last_batch and "
           "--compression out"));
     }
-    if (!given.world.has_value()) given.world = run->world_size;
-    if (!given.rank.has_value() && *given.world > 0 &&
-        run->rank >= *given.world) {
+    LoaderOptions& part = given.spec.loader.options;
+    if (!given.world_given) part.world_size = run->world_size;
+    if (!given.rank_given && run->rank >= part.world_size) {
       return UsageError(absl::InvalidArgumentError(absl::StrCat(
-          "flag --world=", *given.world, ": the file of --run is of rank ",
+          "flag --world=", part.world_size, ": the file of --run is of rank ",
           run->rank, " of ", run->world_size,
           "; give --rank=N too, or leave --world out")));
     }
-    if (!given.rank.has_value()) given.rank = run->rank;
+    if (!given.rank_given) part.rank = run->rank;
+    MR_RETURN_IF_ERROR(UsageError(given.spec.ValidateHow()));
     options = given.spec.MakeOptions();
     options.spec = run->spec;
     options.expected_plan_hash = run->plan_hash;
     options.expected_fingerprint = run->fingerprint;
-    MR_RETURN_IF_ERROR(UsageError(given.spec.ValidateHow()));
   } else {
     MR_RETURN_IF_ERROR(UsageError(given.spec.Validate()));
     options = given.spec.MakeOptions();
     MR_ASSIGN_OR_RETURN(options.spec, given.spec.MakeSpec());
     MR_RETURN_IF_ERROR(
-        UsageError(CheckShares(options.spec, given.world.value_or(1))));
+        UsageError(CheckShares(options.spec, options.world_size)));
   }
-  options.rank = given.rank.value_or(0);
-  options.world_size = given.world.value_or(1);
   options.start = position;
   options.epochs = 1;
   options.window = 2;
   options.verify_payload = true;
-  MR_RETURN_IF_ERROR(UsageError(CheckRank(options.rank, options.world_size)));
   MR_RETURN_IF_ERROR(UsageError(options.Validate()));
 
   MR_ASSIGN_OR_RETURN(std::unique_ptr<HostLoader> loader,
@@ -277,10 +271,8 @@ absl::Status RunReplay(absl::Span<const std::string> arguments) {
       "the data; instead of --dataset, --preset and the like");
   flags.Add("position", &given.position, "EPOCH:STEP",
             "Epoch and step of the batch, both counted from 0");
-  flags.Add("rank", &given.rank, "N", "Rank that the batch is for")
-      .Default("0, or that of the audit log");
-  flags.Add("world", &given.world, "N", "Number of ranks of the job")
-      .Default("1, or the number in --run");
+  given.spec.loader.AddRank(flags).Default("0, or that of the audit log");
+  given.spec.loader.AddWorld(flags).Default("1, or the number in --run");
   flags.Group("Output");
   flags.Add("output", &given.output, "DIR",
             "Folder for the files; created when it is missing");
@@ -291,6 +283,8 @@ absl::Status RunReplay(absl::Span<const std::string> arguments) {
     std::fputs(flags.Help().c_str(), stdout);
     return absl::OkStatus();
   }
+  given.rank_given = flags.Given("rank");
+  given.world_given = flags.Given("world");
   return Replay(given);
 }
 

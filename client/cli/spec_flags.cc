@@ -54,9 +54,7 @@ void SpecFlags::AddTo(program::FlagSet& flags) {
 }
 
 absl::Status SpecFlags::Validate() const {
-  if (loader.options.endpoint.empty()) {
-    return absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing");
-  }
+  MR_RETURN_IF_ERROR(loader.RequireEndpoint());
   if (base.has_value()) {
     for (const auto& [name, value] :
          {std::pair{"dataset", choices.dataset},
@@ -130,17 +128,6 @@ absl::Status CheckShares(const PipelineSpec& spec, uint32_t world) {
       "by ",
       CountText(world, "rank"), "; the nearest sizes that divide it: ",
       NearestDivisorsText(spec.batch_size(), world)));
-}
-
-absl::Status CheckRank(uint32_t rank, uint32_t world) {
-  if (world == 0) {
-    return absl::InvalidArgumentError(
-        "flag --world=0: expected a number of ranks from 1");
-  }
-  if (rank < world) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("flag --rank=", rank, ": there is no rank ", rank, " of ",
-                   world, " (--world); ranks count from 0"));
 }
 
 HostLoaderOptions SpecFlags::MakeOptions() const {

@@ -37,7 +37,8 @@ struct SpecFlags {
 
   void AddTo(program::FlagSet& flags);
 
-  // InvalidArgument: a flag is missing or contradicts another.
+  // InvalidArgument: a flag is missing, or cannot be used together with another
+  // one.
   absl::Status Validate() const;
 
   // The part of Validate() that concerns how to load.
@@ -77,9 +78,6 @@ absl::StatusOr<T> OfRequest(absl::StatusOr<T> answer) {
 // InvalidArgument: --world ranks cannot share the batches of `spec`, which
 // MakeSpec() made, equally.
 absl::Status CheckShares(const PipelineSpec& spec, uint32_t world);
-
-// InvalidArgument: --rank is not one of --world ranks.
-absl::Status CheckRank(uint32_t rank, uint32_t world);
 
 }  // namespace millrace::cli
 

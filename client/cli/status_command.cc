@@ -16,6 +16,7 @@
 #include "client/cli/message_json.h"
 #include "client/cli/server_agreement.h"
 #include "client/diagnosis/server_verdict.h"
+#include "client/flags/loader_flags.h"
 #include "client/receive/endpoint.h"
 #include "client/receive/server_queries.h"
 #include "common/byte_size.h"
@@ -218,9 +219,8 @@ std::string ServersText(const std::vector<receive::ServerStatus>& servers,
 }  // namespace
 
 absl::Status RunStatus(absl::Span<const std::string> arguments) {
-  std::string endpoint;
+  flags::LoaderFlags loader;
   bool json = false;
-  absl::Duration timeout = absl::Seconds(5);
   absl::Duration interval;
   program::FlagSet flags(
       {.command = "millrace status",
@@ -228,10 +228,9 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
                   "a server does not answer, and when servers hold different "
                   "data under one name.",
        .examples = {"millrace status --endpoint=data-1:7001,data-2:7001"}});
-  flags.Add("endpoint", &endpoint, "HOST:PORT[,...]",
-            "Data servers; a DNS name may resolve to several");
+  loader.AddEndpoint(flags);
   flags.Add("json", &json, "", "Print one JSON object");
-  flags.Add("timeout", &timeout, "TIME", "Max time to wait for the answers");
+  loader.AddTimeout(flags);
   flags
       .Add("interval", &interval, "TIME",
            "Query the servers twice, this time apart: rates and verdict cover "
@@ -244,10 +243,9 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
     std::fputs(flags.Help().c_str(), stdout);
     return absl::OkStatus();
   }
-  if (endpoint.empty()) {
-    return UsageError(
-        absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing"));
-  }
+  MR_RETURN_IF_ERROR(UsageError(loader.RequireEndpoint()));
+  const std::string& endpoint = loader.options.endpoint;
+  const absl::Duration timeout = loader.options.open_timeout;
   MR_RETURN_IF_ERROR(UsageError(receive::ParseEndpoint(endpoint).status()));
   std::vector<receive::ServerStatus> earlier;
   if (interval > absl::ZeroDuration()) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/byte_size.h"
 #include "common/status_macros.h"
 
 namespace millrace::flags {
@@ -14,6 +15,40 @@ void LoaderFlags::AddEndpoint(program::FlagSet& flags) {
             "Data servers; a DNS name may resolve to several");
 }
 
+void LoaderFlags::AddTimeout(program::FlagSet& flags) {
+  flags.Add("timeout", &options.open_timeout, "TIME",
+            "Max time to wait until a server of --endpoint answers");
+}
+
+program::FlagSet::Flag& LoaderFlags::AddRank(program::FlagSet& flags) {
+  return flags.Add("rank", &options.rank, "N", "Rank of the job, from 0");
+}
+
+program::FlagSet::Flag& LoaderFlags::AddWorld(program::FlagSet& flags) {
+  return flags
+      .Add(
+          "world",
+          [this](absl::string_view text) -> absl::Status {
+            MR_RETURN_IF_ERROR(
+                program::FlagSet::ParseValue(text, &options.world_size));
+            if (options.world_size > 0) return absl::OkStatus();
+            return absl::InvalidArgumentError(
+                "expected a number of ranks from 1");
+          },
+          "N", "Number of ranks of the job")
+      .Default(absl::StrCat(options.world_size));
+}
+
+void LoaderFlags::AddInitialWindow(program::FlagSet& flags) {
+  flags.Add("initial_window", &options.initial_window, "N",
+            absl::StrCat("Initial window of --window=auto, ",
+                         LoaderOptions::kMinWindow, " to ",
+                         LoaderOptions::kMaxAdaptiveWindow,
+                         " batches, at most what fits into ",
+                         FormatByteSize(options.window_bytes),
+                         "; 0: chosen by the size of the batches"));
+}
+
 void LoaderFlags::AddWindow(program::FlagSet& flags) {
   flags
       .Add(
@@ -21,10 +56,9 @@ void LoaderFlags::AddWindow(program::FlagSet& flags) {
           [this](absl::string_view text) -> absl::Status {
             uint32_t window = 0;
             if (text != "auto" &&
-                (!program::FlagSet::ParseValue(text, &window).ok() ||
-                 window == 1)) {
+                !program::FlagSet::ParseValue(text, &window).ok()) {
               return absl::InvalidArgumentError(
-                  "write auto, or a number of batches of at least 2");
+                  "write auto, or a number of batches");
             }
             options.window = window;
             return absl::OkStatus();
@@ -58,8 +92,7 @@ void LoaderFlags::AddConnection(program::FlagSet& flags) {
       .Choice()
       .Bare("auto", "off")
       .Default(std::string(SameHostWord(options.same_host)));
-  flags.Add("timeout", &options.open_timeout, "TIME",
-            "Max time to wait until a server of --endpoint answers");
+  AddTimeout(flags);
   flags.Add("step_timeout", &options.step_timeout, "TIME",
             "Time without progress after which a step is requested from "
             "another server");
@@ -72,18 +105,9 @@ void LoaderFlags::AddVerification(program::FlagSet& flags) {
 
 void LoaderFlags::AddHedging(program::FlagSet& flags) {
   flags
-      .Add(
-          "hedge_share",
-          [this](absl::string_view text) -> absl::Status {
-            double& share = options.hedge_share;
-            MR_RETURN_IF_ERROR(program::FlagSet::ParseValue(text, &share));
-            if (share >= 0 && share <= 1) return absl::OkStatus();
-            return absl::InvalidArgumentError(
-                "expected a share of the steps, 0 (never) to 1");
-          },
-          "SHARE",
-          "Upper bound of the share of steps that are requested from a second "
-          "server because they are late; 0: never")
+      .Add("hedge_share", &options.hedge_share, "SHARE",
+           "Upper bound of the share of steps that are requested from a second "
+           "server because they are late; 0: never")
       .Default(absl::StrCat(options.hedge_share));
   flags
       .Add(
@@ -106,7 +130,17 @@ absl::Status LoaderFlags::Validate() const {
   LoaderOptions checked = options;
   // Programs name a missing flag themselves, and some need none.
   if (checked.endpoint.empty()) checked.endpoint = "localhost:1";
-  return checked.Validate();
+  const absl::Status valid = checked.Validate();
+  // The flags that have another name than their option, --world, --timeout and
+  // --data_timeout, refuse a wrong value when they are parsed.
+  return valid.ok() ? valid
+                    : absl::InvalidArgumentError(
+                          absl::StrCat("flag --", valid.message()));
+}
+
+absl::Status LoaderFlags::RequireEndpoint() const {
+  if (!options.endpoint.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("flag --endpoint=HOST:PORT is missing");
 }
 
 SameHost SameHostOf(absl::string_view word) {

@@ -32,10 +32,14 @@ class LoaderFlags {
 
   // Each adds its flags under the current heading. A program adds the flags
   // that have an effect in it.
-  void AddEndpoint(program::FlagSet& flags);      // --endpoint
-  void AddWindow(program::FlagSet& flags);        // --window
-  void AddPrefetch(program::FlagSet& flags);      // --window, --data_timeout
-  void AddVerification(program::FlagSet& flags);  // --verify_payload
+  void AddEndpoint(program::FlagSet& flags);                  // --endpoint
+  void AddTimeout(program::FlagSet& flags);                   // --timeout
+  program::FlagSet::Flag& AddRank(program::FlagSet& flags);   // --rank
+  program::FlagSet::Flag& AddWorld(program::FlagSet& flags);  // --world
+  void AddWindow(program::FlagSet& flags);                    // --window
+  void AddInitialWindow(program::FlagSet& flags);  // --initial_window
+  void AddPrefetch(program::FlagSet& flags);       // --window, --data_timeout
+  void AddVerification(program::FlagSet& flags);   // --verify_payload
   // --same_host, --timeout, --step_timeout
   void AddConnection(program::FlagSet& flags);
   // --hedge_share, --hedge_floor: for programs that receive more than single
@@ -45,6 +49,8 @@ class LoaderFlags {
   // InvalidArgument: a mistake of one flag beside another, or of
   // LoaderOptions::Validate(), which needs no --endpoint here.
   absl::Status Validate() const;
+  // InvalidArgument: --endpoint is missing.
+  absl::Status RequireEndpoint() const;
 
  private:
   bool hedge_floor_given_ = false;

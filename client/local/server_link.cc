@@ -145,7 +145,7 @@ absl::StatusOr<ServerLink::Found> ServerLink::Find(const SharedPayload& shared,
   if (bytes > it->second->bytes()) {
     return absl::DataLossError(
         absl::StrCat("a batch of ", bytes, " bytes was announced in a slot of ",
-                     it->second->bytes()));
+                     it->second->bytes(), " bytes"));
   }
   Found found;
   found.data = {reinterpret_cast<const char*>(it->second->data()), bytes};

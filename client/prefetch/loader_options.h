@@ -1,7 +1,18 @@
 // LoaderOptions says which batches a loader receives and how: the part that
 // HostLoader and DataLoader have in common. Each option is declared, documented
-// and checked here, and nowhere else; client/flags/loader_flags.h has the
-// command-line flags that set them.
+// and checked here; client/flags/loader_flags.h has the command-line flags that
+// set them.
+//
+// Validate() here is the owner of every bound below. The other functions that
+// check what a user gives have one part each:
+// - FlagSet and the C interface's OptionValues::Set(): the text of a value
+//   ("a whole number", "a time above 0"), which a struct cannot hold wrongly.
+// - LoaderFlags::Validate(): flags beside each other; names flags.
+// - DataLoader::Options::Validate(): the options that only tensors have.
+// - TrainerConfig::Validate(): the flags of training. It refuses a wrong
+//   --device_prefetch and --repeat_batches before ranks start, as a mistake on
+//   the command line.
+// - receive::ParseEndpoint(): the text of `endpoint`.
 //
 // What it is not: it says nothing of devices and tensors (DataLoader::Options),
 // nor of the memory of received batches (HostLoaderOptions).
@@ -41,6 +52,12 @@ enum class SameHost {
 };
 
 struct LoaderOptions {
+  // Limits of `window` unless it is 0, in batches.
+  static constexpr uint32_t kMinWindow = 2;
+  static constexpr uint32_t kMaxWindow = 1 << 16;
+  // Upper limit of an adaptive window, and so of `initial_window`.
+  static constexpr uint32_t kMaxAdaptiveWindow = 256;
+
   // Data servers: "host:port", several separated by commas, or one DNS name
   // with port that resolves to several addresses. Required.
   std::string endpoint;
@@ -65,9 +82,9 @@ struct LoaderOptions {
   uint32_t window = 0;
   // Upper bound of an adaptive window, in bytes of payload.
   uint64_t window_bytes = 256 << 20;
-  // First size of an adaptive window, in batches; for measurements. 0: what
-  // fits into 32 MiB, at least 16 and at most 64, within window_bytes. Not
-  // together with a fixed window.
+  // First size of an adaptive window, 2 to 256 batches; for measurements. It is
+  // reduced to what fits into window_bytes. 0: what fits into 32 MiB, at least
+  // 16 and at most 64, within window_bytes. Not together with a fixed window.
   uint32_t initial_window = 0;
   SameHost same_host = SameHost::kOff;
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/logging.h"
 
 namespace millrace::prefetch {
@@ -39,15 +40,15 @@ absl::Status OfferedSlots::Offer(uint8_t* data, uint64_t bytes) {
           " bytes; align it to ", kAlignment, " bytes"));
     }
     if (bytes < slot_bytes_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the offered memory has ", bytes, " bytes; a batch has ",
-                       "up to ", slot_bytes_));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the offered memory has ", FormatExactByteSize(bytes),
+          "; a batch has up to ", FormatExactByteSize(slot_bytes_)));
     }
     const uintptr_t end = begin + std::max<uint64_t>(bytes, 1);
     if (end < begin) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the offered memory of ", bytes,
-                       " bytes ends past the last address"));
+          absl::StrCat("the offered memory of ", FormatExactByteSize(bytes),
+                       " ends past the last address"));
     }
     const auto after = lent_.lower_bound(begin);
     if ((after != lent_.end() && after->first < end) ||

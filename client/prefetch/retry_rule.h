@@ -21,7 +21,7 @@
 //                          steps: then those calls decide
 //
 // What it is not: it retries nothing (BatchFetcher), and sets no delay
-// (retry_schedule.h).
+// (retry_schedules.h).
 //
 // Pure functions, safe from any thread.
 //

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/prefetch/retry_schedule.h"
+#include "client/prefetch/retry_schedules.h"
 
 namespace millrace::prefetch {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/logging.h"
 
 namespace millrace::prefetch {
@@ -58,10 +59,10 @@ absl::StatusOr<uint8_t*> SlotPool::Take() {
   MutexLock lock(mu_);
   uint8_t* slot = TakeLocked();
   if (slot != nullptr) return slot;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "no memory for batch slot ", all_.size() + 1, " of ", slots_, " with ",
-      slot_bytes_,
-      " bytes; use a smaller window, or give the process more memory"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no memory for batch slot ", all_.size() + 1, " of ", slots_,
+                   " with ", FormatByteSize(slot_bytes_),
+                   "; use a smaller window, or give the process more memory"));
 }
 
 uint8_t* SlotPool::TryTake() {

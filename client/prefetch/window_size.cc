@@ -5,10 +5,9 @@
 namespace millrace::prefetch {
 namespace {
 
-// Limits of an adaptive window.
-constexpr uint64_t kMinWindow = 4;
-constexpr uint64_t kMaxWindow = 256;
-// Its first size.
+// Lower limit of the largest size of an adaptive window.
+constexpr uint64_t kMinLargestWindow = 4;
+// First size of an adaptive window.
 constexpr uint64_t kFirstWindowBytes = uint64_t{32} << 20;
 constexpr uint64_t kMinFirstWindow = 16;
 constexpr uint64_t kMaxFirstWindow = 64;
@@ -26,7 +25,8 @@ uint32_t ChooseWindow(const LoaderOptions& options,
                       uint64_t max_payload_bytes) {
   if (options.window != 0) return options.window;
   return static_cast<uint32_t>(std::clamp(
-      Fit(options.window_bytes, max_payload_bytes), kMinWindow, kMaxWindow));
+      Fit(options.window_bytes, max_payload_bytes), kMinLargestWindow,
+      uint64_t{LoaderOptions::kMaxAdaptiveWindow}));
 }
 
 uint32_t ChooseFirstWindow(const LoaderOptions& options,

@@ -16,6 +16,7 @@
 #include "client/receive/round_trip.h"
 #include "client/receive/steady_deadline.h"
 #include "client/receive/unary_call.h"
+#include "common/log_level.h"
 #include "common/logging.h"
 #include "common/monotonic_now.h"
 #include "common/mutex.h"
@@ -89,6 +90,8 @@ void UseChannelsForBatches(uint64_t batch_bytes,
 absl::StatusOr<std::unique_ptr<HostLoader>> OpenHostLoader(
     const HostLoaderOptions& options, const CancelFlag* cancelled) {
   const absl::Time opened_at = MonotonicNow();
+  // A program that embeds the client may have any value there.
+  UseLogLevelOfEnvironment().IgnoreError();
   MR_RETURN_IF_ERROR(options.Validate());
   MR_ASSIGN_OR_RETURN(std::vector<HostPort> hosts,
                       ParseEndpoint(options.endpoint));

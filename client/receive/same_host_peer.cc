@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/prefetch/retry_schedule.h"
+#include "client/prefetch/retry_schedules.h"
 #include "common/logging.h"
 
 namespace millrace::receive {

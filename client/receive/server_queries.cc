@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/prefetch/retry_schedule.h"
+#include "client/prefetch/retry_schedules.h"
 #include "client/receive/channel.h"
 #include "client/receive/endpoint.h"
 #include "client/receive/unary_call.h"
@@ -135,11 +135,10 @@ absl::StatusOr<ExplainBatchResponse> ExplainBatch(
           absl::FromChrono(deadline - SteadyTime::clock::now());
       if (left <= absl::ZeroDuration()) break;
       std::vector<ExplainBatchResponse> answer;
-      results[i] = Ask(absl::MakeSpan(&servers[i], 1), "ExplainBatch", request,
-                       {.timeout = left,
-                        .silence = left / 2,
-                        .cancelled = cancelled},
-                       &answer)[0];
+      results[i] =
+          Ask(absl::MakeSpan(&servers[i], 1), "ExplainBatch", request,
+              {.timeout = left, .silence = left / 2, .cancelled = cancelled},
+              &answer)[0];
       if (results[i].ok()) return std::move(answer[0]);
       if (IsSet(cancelled)) break;
       busy = busy || absl::IsResourceExhausted(results[i]);

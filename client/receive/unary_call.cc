@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/connection_doubt.h"
 #include "client/prefetch/retry_rule.h"
-#include "client/prefetch/retry_schedule.h"
+#include "client/prefetch/retry_schedules.h"
 #include "client/receive/call_error.h"
 #include "client/receive/steady_deadline.h"
 #include "common/logging.h"

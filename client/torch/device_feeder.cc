@@ -119,17 +119,6 @@ absl::Status Describe(const TensorHeader& header, uint64_t rows, uint8_t* base,
 
 }  // namespace
 
-absl::Status DeviceFeeder::Options::Validate() const {
-  if (prefetch < 1) {
-    return absl::InvalidArgumentError(
-        "the device prefetch is 0; give at least one batch");
-  }
-  if (world_size < 1) {
-    return absl::InvalidArgumentError("the world size is 0; give at least 1");
-  }
-  return absl::OkStatus();
-}
-
 DeviceFeeder::DeviceFeeder(std::unique_ptr<HostLoader> host,
                            std::shared_ptr<Device> device,
                            const Options& options)
@@ -140,7 +129,6 @@ DeviceFeeder::DeviceFeeder(std::unique_ptr<HostLoader> host,
 absl::StatusOr<std::unique_ptr<DeviceFeeder>> DeviceFeeder::Start(
     std::unique_ptr<HostLoader> host, std::shared_ptr<Device> device,
     const Options& options) {
-  MR_RETURN_IF_ERROR(options.Validate());
   const bool streams = !device->is_host();
   // The constructor is private.
   std::unique_ptr<DeviceFeeder> feeder(
@@ -294,7 +282,7 @@ absl::StatusOr<DeviceFeeder::Prepared> DeviceFeeder::Prepare(
     if (payload_bytes > payload_bytes_) {
       return absl::InternalError(absl::StrCat(
           "a batch has ", payload_bytes, " bytes; the plan allows ",
-          host_->plan().max_payload_bytes()));
+          host_->plan().max_payload_bytes(), " bytes"));
     }
     // The device may still read the slot's last batch. The copy stream waits,
     // not this thread.

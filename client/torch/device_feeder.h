@@ -62,23 +62,24 @@ struct DeviceBatch : BatchInfo {
 
 class DeviceFeeder {
  public:
+  // DataLoader::Options::Validate() has checked them.
   struct Options {
-    // Max number of batches that are ready ahead of the consumer. The ring has
-    // two slots more: for the consumer's batch and for one in preparation.
+    // Max number of batches that are ready ahead of the consumer, at least
+    // 1. The ring has two slots more: for the consumer's batch and for one in
+    // preparation.
     uint32_t prefetch = 2;
     // Prepare batches ahead on a thread of the feeder. Off: in Next(). Devices
     // with streams always have the thread.
     bool thread = false;
     // Compute TensorSpec.device_transform. Off: tensors as on the wire.
     bool apply_transform = true;
-    // Number of ranks: a batch has at most batch_size / world_size rows.
+    // Number of ranks, at least 1: a batch has at most batch_size / world_size
+    // rows.
     uint32_t world_size = 1;
     // Max time that Next() waits for a batch.
     absl::Duration next_timeout = absl::Minutes(5);
     // Fill in DeviceBatch::audit.
     bool audit = false;
-
-    absl::Status Validate() const;
   };
 
   struct Stats {

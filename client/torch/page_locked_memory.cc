@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 
 namespace millrace::device {
 namespace {
@@ -38,7 +39,7 @@ uint64_t PageLockedMemory::Rounded(uint64_t bytes) {
 uint8_t* PageLockedMemory::Allocate(uint64_t bytes, absl::Status* why) {
   if (bytes > std::numeric_limits<uint64_t>::max() - kPage) {
     *why = absl::ResourceExhaustedError(
-        absl::StrCat(bytes, " bytes are more than any machine has"));
+        absl::StrCat(FormatByteSize(bytes), " are more than any machine has"));
     return nullptr;
   }
   const uint64_t rounded = Rounded(bytes);
@@ -53,7 +54,7 @@ uint8_t* PageLockedMemory::Allocate(uint64_t bytes, absl::Status* why) {
   void* memory = nullptr;
   if (posix_memalign(&memory, large ? kHugePage : kPage, rounded) != 0) {
     *why = absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", rounded, " bytes"));
+        absl::StrCat("no memory for ", FormatByteSize(rounded)));
     return nullptr;
   }
   if (large) madvise(memory, rounded, MADV_HUGEPAGE);
@@ -62,8 +63,8 @@ uint8_t* PageLockedMemory::Allocate(uint64_t bytes, absl::Status* why) {
     std::free(memory);
     *why = absl::Status(
         status.code(),
-        absl::StrCat("cannot lock ", rounded,
-                     " bytes of memory for the device: ", status.message()));
+        absl::StrCat("cannot lock ", FormatByteSize(rounded),
+                     " of memory for the device: ", status.message()));
     return nullptr;
   }
   all_[data] = rounded;

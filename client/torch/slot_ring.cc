@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 
 namespace millrace::device {
 
@@ -54,8 +55,9 @@ absl::StatusOr<std::shared_ptr<SlotRing>> SlotRing::Make(
     if (data == nullptr) {
       // The destructor of `ring` gives back what was allocated.
       return absl::ResourceExhaustedError(
-          absl::StrCat("no memory for ", slots, " batch slots of ", slot_bytes,
-                       " bytes on the device; use a smaller batch or a smaller "
+          absl::StrCat("no memory for ", slots, " batch slots of ",
+                       FormatByteSize(slot_bytes),
+                       " on the device; use a smaller batch or a smaller "
                        "device_prefetch"));
     }
     ring->free_.push_back({data, {}});

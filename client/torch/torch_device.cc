@@ -26,6 +26,7 @@
 #include "client/torch/page_locked_memory.h"
 #include "client/torch/torch_cast.h"
 #include "client/torch/torch_types.h"
+#include "common/byte_size.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "proto/tensor_cast.h"
@@ -71,8 +72,8 @@ class Memory {
       owners_.insert({data, {std::move(tensor), stream}});
       return data;
     } catch (const std::exception& error) {
-      MR_LOG(ERROR) << ToStatus(error,
-                                absl::StrCat("allocating ", bytes, " bytes"))
+      MR_LOG(ERROR) << ToStatus(error, absl::StrCat("allocating ",
+                                                    FormatByteSize(bytes)))
                            .message();
       return nullptr;
     }
@@ -180,8 +181,8 @@ class PinnedAllocator final : public prefetch::SlotAllocator {
       }
       MR_LOG(WARNING) << status.message()
                       << "; using page-locked memory of libtorch, which takes "
-                      << std::bit_ceil(bytes) << " bytes for a batch of "
-                      << bytes;
+                      << FormatByteSize(std::bit_ceil(bytes))
+                      << " for a batch of " << FormatByteSize(bytes);
       rounds_ = true;
     }
     uint8_t* const data = memory_.Allocate(

@@ -21,8 +21,8 @@
 // The multipliers are rounded so that whole results of the formula stay exact:
 // a factor of 1, and the saturation of a grey image.
 //
-// Hue needs no division. With M and m the largest and the least of r, g, b and
-// R = M - m, the hue times 6 R is a whole number: h = g - b where red is
+// Hue needs no division. With M and m the largest and the smallest of r, g, b
+// and R = M - m, the hue times 6 R is a whole number: h = g - b where red is
 // largest, 2 R + b - r where green is, 4 R + r - g where blue is. It is turned
 // by 6 R * shift, in sixteenths, into [0, 6 R). Then
 //

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   // Otherwise verify would report the death of its child by SIGPIPE as damage
   // of the file.
   millrace::IgnoreWriteSignals();
-  const absl::Status level = millrace::CheckLogLevel();
+  const absl::Status level = millrace::UseLogLevelOfEnvironment();
   if (!level.ok()) {
     std::cerr << "millrace-data: " << level.message() << std::endl;
     return millrace::program::kExitUsage;

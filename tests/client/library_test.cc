@@ -200,7 +200,7 @@ TEST_F(Library, RefusesRanksThatCannotBe) {
   options.rank = 2;
   options.world_size = 2;
   EXPECT_THAT(Refused(options, absl::StatusCode::kInvalidArgument),
-              HasSubstr("rank is 2"));
+              HasSubstr("rank=2 is outside the limits"));
   options.rank = 0;
   options.world_size = 3;
   EXPECT_THAT(Refused(options, absl::StatusCode::kInvalidArgument),

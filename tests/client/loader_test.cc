@@ -332,11 +332,14 @@ TEST(DataLoader, ValidatesTheOptionsOfReceiving) {
   EXPECT_THAT(open([](Options& o) { o.spec.set_preset("mnist"); }),
               HasSubstr("the spec has no sources"));
   EXPECT_THAT(open([](Options& o) { o.hedge_share = 2; }),
-              HasSubstr("hedge_share 2, hedge_floor 20ms"));
+              HasSubstr("hedge_share=2 is outside the limits"));
   EXPECT_THAT(open([](Options& o) { o.hedge_floor = -absl::Seconds(1); }),
-              HasSubstr("hedge_share 0.05, hedge_floor -1s"));
+              HasSubstr("hedge_floor=-1s is outside the limits"));
   EXPECT_THAT(open([](Options& o) { o.step_timeout = absl::ZeroDuration(); }),
-              HasSubstr("a timeout must be longer than 0"));
+              HasSubstr("step_timeout=0 is outside the limits: give a time "
+                        "above 0"));
+  EXPECT_THAT(open([](Options& o) { o.device_prefetch = 0; }),
+              HasSubstr("device_prefetch=0 is outside the limits"));
 }
 
 TEST(DataLoader, TheFormerNameOfRepeatBatchesCounts) {

@@ -99,12 +99,6 @@ TEST(RepeatLoader, GoesWhereItIsSent) {
 }
 
 TEST(RepeatLoader, RefusesWhatWouldBeTakenForReal) {
-  DataLoader::Options audited;
-  audited.repeat_batches = 2;
-  audited.audit_file = ::testing::TempDir() + "/replay.log";
-  const absl::Status with_audit = Open({}, audited).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(with_audit));
-  EXPECT_THAT(std::string(with_audit.message()), HasSubstr("audit_file"));
   const absl::Status too_many =
       Open({.steps = 4, .epochs = 2}, {.repeat_batches = 8}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(too_many));

@@ -68,8 +68,8 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   flags.Add("start", &start, "EPOCH:STEP", "First batch");
   flags.Add("batches", &batches, "N",
             "Number of batches after which it ends; 0: at SIGTERM");
-  flags.Add("rank", &values.rank, "R", "Rank of this client");
-  flags.Add("world", &values.world_size, "W", "Number of ranks of the job");
+  spec_flags.loader.AddRank(flags);
+  spec_flags.loader.AddWorld(flags);
   spec_flags.loader.AddWindow(flags);
   flags.Add("pace", &pace, "TIME", "Time that the work on a batch takes");
   absl::Duration next_timeout = values.next_timeout;

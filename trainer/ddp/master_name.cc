@@ -10,12 +10,14 @@
 #include "absl/time/clock.h"
 #include "common/logging.h"
 #include "common/mutex.h"
+#include "common/retry_schedule.h"
 
 namespace millrace::ddp {
 namespace {
 
-// Time between two lookups: a resolver answers from its cache for longer.
-constexpr absl::Duration kPause = absl::Milliseconds(500);
+// A resolver answers from its cache for longer than this.
+constexpr RetrySchedule kLookupRetry = {.first = absl::Milliseconds(500),
+                                        .max = absl::Milliseconds(500)};
 
 }  // namespace
 
@@ -49,7 +51,7 @@ absl::Status AwaitMasterName(const std::string& host, absl::Duration patience,
                       << "); it is looked up again for "
                       << absl::FormatDuration(patience);
     }
-    absl::SleepFor(kPause);
+    absl::SleepFor(kLookupRetry.Delay());
   }
 }
 

@@ -41,10 +41,12 @@ constexpr std::chrono::seconds kHandshakeTime(10);
 // connecting, and again for its last line to arrive. A choice: a job that
 // failed should not seem to hang.
 constexpr std::chrono::milliseconds kGoodbyeTime(500);
-// Pause after accept() found no descriptor or no memory.
-constexpr std::chrono::milliseconds kAcceptPause(200);
-// Pause between two attempts to connect to rank 0.
-constexpr std::chrono::milliseconds kConnectPause(100);
+// After accept() found no descriptor or no memory.
+constexpr RetrySchedule kAcceptRetry = {.first = absl::Milliseconds(200),
+                                        .max = absl::Milliseconds(200)};
+// Between two attempts to connect to rank 0.
+constexpr RetrySchedule kConnectRetry = {.first = absl::Milliseconds(100),
+                                         .max = absl::Milliseconds(100)};
 
 // `text` on one line: control characters would end the line for the peer.
 std::string OneLine(absl::string_view text, size_t max_bytes) {
@@ -167,7 +169,7 @@ absl::StatusOr<std::unique_ptr<PeerMonitor>> PeerMonitor::Connect(
           "; ranks of a job connect to each other on any port: check the "
           "firewall between their machines"));
     }
-    std::this_thread::sleep_for(kConnectPause);
+    absl::SleepFor(kConnectRetry.Delay());
   }
   peer->host = address;  // until the handshake names it
   peer->met = true;
@@ -274,7 +276,7 @@ void PeerMonitor::Accept() {
              "open files (ulimit -n) of this process or of the machine";
     }
     // The connection stays in the queue, so poll() would return at once.
-    std::this_thread::sleep_for(kAcceptPause);
+    absl::SleepFor(kAcceptRetry.Delay());
     return;
   }
   accept_fails_ = false;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/byte_size.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
@@ -91,9 +92,9 @@ absl::StatusOr<Archive> OpenArchive(absl::string_view file) {
     }
   }
   if (archive.pickle.size() > kMaxPickle) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("its pickle has ", archive.pickle.size(),
-                     " bytes; the maximum is ", kMaxPickle));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its pickle has ", FormatExactByteSize(archive.pickle.size()),
+        "; the maximum is ", FormatByteSize(kMaxPickle)));
   }
   return archive;
 }

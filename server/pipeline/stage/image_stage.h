@@ -59,10 +59,11 @@ class ImageStage {
   // and fit the field, as those of a resolved spec; defaults need not be
   // written. `field` is an encoded image, or a uint8 tensor [H, W, C] (raw
   // pixels; then no decode_image is among them).
-  // InvalidArgument: the chain does not end in a fixed size, a size is zero or
-  // absurd; names the transform and its place. Unimplemented: not built yet;
-  // names it. With the role BOXES_XYXY the stage is that of
-  // server/pipeline/stage/box_stage.h.
+  // InvalidArgument: the transforms do not make one size (not with size_only),
+  // or a decoder or transform of `operators` that they name is not loaded.
+  // Unimplemented: this version does not support a transform; names it and its
+  // place. Internal: the field is no image. With the role BOXES_XYXY the stage
+  // is that of server/pipeline/stage/box_stage.h.
   static absl::StatusOr<std::unique_ptr<ImageStage>> Create(
       const Field& field, absl::Span<const PlacedTransform> transforms,
       const ImageStageOptions& options = {});
@@ -73,9 +74,9 @@ class ImageStage {
   virtual const std::vector<int64_t>& output_shape() const = 0;
 
   // Upper bound of what Scratch holds for a typical large image, for the
-  // memory arithmetic. What larger ones need beside it passes a gate
-  // (Scratch::large), and images that need more than kMaxDecodedBytes are
-  // refused as bad samples.
+  // memory arithmetic. What larger images need beside it passes a gate
+  // (Scratch::large). An image is a bad sample when its decoder alone, or the
+  // image between two transforms, needs more than decode::kMaxDecodedBytes.
   virtual uint64_t max_scratch_bytes() const = 0;
 
   // What Run() keeps in the scratch beside that, whatever the sample: tensors

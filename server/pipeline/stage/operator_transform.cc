@@ -267,8 +267,10 @@ class OperatorTensorOp final : public TensorOp {
                      absl::Span<uint8_t> out) const override {
     if (in.size() != input_.bytes() || out.size() != result_.bytes()) {
       return absl::InternalError(absl::StrCat(
-          "operator: ", in.size(), " and ", out.size(), " bytes given for ",
-          input_.bytes(), " and ", result_.bytes()));
+          "operator: the input has ", FormatExactByteSize(in.size()),
+          " and the result ", FormatExactByteSize(out.size()), " instead of ",
+          FormatExactByteSize(input_.bytes()), " and ",
+          FormatExactByteSize(result_.bytes())));
     }
     augment::CounterRandom random(context.sample_key, instance_.place());
     if (!instance_.Hits(random)) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/status_macros.h"
 #include "server/storage/lmdb/page_load.h"
 
@@ -86,11 +87,10 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
       first->transaction >= second->transaction ? *first : *second;
   if (meta.last_page >= UINT64_MAX / page_size ||
       (meta.last_page + 1) * page_size > file_bytes) {
-    return absl::DataLossError(
-        absl::StrCat("the LMDB file is truncated: it has ", file_bytes,
-                     " bytes, its last "
-                     "page is number ",
-                     meta.last_page, " of ", page_size, " bytes"));
+    return absl::DataLossError(absl::StrCat(
+        "the LMDB file is truncated: it has ", FormatExactByteSize(file_bytes),
+        ", and its last page is number ", meta.last_page, " of pages of ",
+        FormatByteSize(page_size)));
   }
   if (meta.flags != 0) {
     return absl::DataLossError(

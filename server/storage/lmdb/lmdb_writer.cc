@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
 #include "common/file_error.h"
 #include "common/status_macros.h"
 #include "server/storage/lmdb/metadata_record.h"
@@ -83,8 +84,8 @@ class LmdbWriter final : public ShardWriter {
     const uint64_t bytes = codec_.EncodedBytes(fields);
     if (bytes > kMaxValueBytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("sample ", origin, " has ", bytes,
-                       " bytes, more than the 2 GiB of one LMDB value"));
+          absl::StrCat("sample ", origin, " has ", FormatExactByteSize(bytes),
+                       ", more than the 2 GiB of one LMDB value"));
     }
     const uint64_t key = __builtin_bswap64(rows_);
     uint8_t* place;

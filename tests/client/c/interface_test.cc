@@ -302,9 +302,8 @@ TEST_F(InterfaceTest, ExplainEndsWhenItIsCancelledOrTheLoaderIsClosed) {
     char* text = nullptr;
     millrace_error* error = nullptr;
     std::thread waiter([&] {
-      EXPECT_EQ(
-          millrace_loader_explain(loader.get(), 0, 7, -1, &text, &error),
-          MILLRACE_STATUS_CANCELLED);
+      EXPECT_EQ(millrace_loader_explain(loader.get(), 0, 7, -1, &text, &error),
+                MILLRACE_STATUS_CANCELLED);
       done.store(true);
     });
     absl::SleepFor(absl::Milliseconds(200));
@@ -321,10 +320,9 @@ TEST_F(InterfaceTest, ExplainEndsWhenItIsCancelledOrTheLoaderIsClosed) {
     EXPECT_EQ(text, nullptr);
     return Text(error);
   };
-  EXPECT_EQ(ends([&] {
-              millrace_loader_cancel_explain(loader.get(), nullptr);
-            }),
-            "the request was cancelled");
+  EXPECT_EQ(
+      ends([&] { millrace_loader_cancel_explain(loader.get(), nullptr); }),
+      "the request was cancelled");
   server->process().Signal(SIGCONT);
   EXPECT_THAT(TextOf(millrace_loader_explain, loader.get(), uint64_t{0},
                      uint64_t{7}, int64_t{-1}),
@@ -596,7 +594,7 @@ TEST_F(InterfaceTest, BatchesInSharedMemoryComeInPlaceAndAreMarked) {
   settings["same_host"] = "require";
   settings["read_only"] = "true";
   // The first call asks for the memory, so its batches come over the network.
-  settings["initial_window"] = "1";
+  settings["initial_window"] = "2";
   std::vector<DLManagedTensorVersioned*> images;
   {
     const Loader loader = Open(settings);
@@ -713,7 +711,10 @@ TEST_F(InterfaceTest, OptionsAreCheckedWithoutAServer) {
        std::vector<std::array<std::string, 3>>{
            {"endpoint", "data", "endpoint `data`: no port"},
            {"window", "1", "window=1 is outside the limits"},
-           {"hedge_share", "2", "hedge_share 2"},
+           {"initial_window", "1",
+            "initial_window=1 is outside the limits: give 2 to 256 batches"},
+           {"initial_window", "257", "initial_window=257 is outside"},
+           {"hedge_share", "2", "hedge_share=2 is outside the limits"},
            {"world_size", "3", "cannot be shared equally by 3 ranks"}}) {
     Settings wrong = settings;
     wrong[name] = value;

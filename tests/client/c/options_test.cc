@@ -205,12 +205,17 @@ TEST_F(OptionsTest, RefusesAValueAndKeepsTheOneBefore) {
 
 TEST_F(OptionsTest, RefusesWhatIsMissingOrContradicts) {
   values_.loader.endpoint = "";
-  ExpectNotMade("option endpoint is missing");
+  ExpectNotMade("endpoint is missing");
   Set("endpoint", "a");
   ExpectNotMade("endpoint `a`");
   Set("endpoint", "a:1");
   Set("rank", "2");
-  ExpectNotMade("rank is 2 and world_size");
+  ExpectNotMade("rank=2 is outside the limits");
+  Set("rank", "0");
+  Set("initial_window", "1");
+  ExpectNotMade("initial_window=1 is outside the limits: give 2 to 256");
+  Set("initial_window", "0");
+  Set("rank", "2");
   Set("world_size", "3");
   ExpectNotMade("cannot be shared equally by 3 ranks");
   Set("world_size", "4");

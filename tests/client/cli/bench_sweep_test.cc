@@ -82,7 +82,9 @@ TEST(BenchSweepTest, MistakesAreNamedWithTheirPlace) {
   EXPECT_THAT(Mistake("window=0"),
               HasSubstr("`0` is not a whole number from 1"));
   // It was refused only by the first round.
-  EXPECT_THAT(Mistake("window=4,1"), HasSubstr("`1` is too small: write auto"));
+  EXPECT_THAT(
+      Mistake("window=4,1"),
+      HasSubstr("`1`: write auto, or a number of batches from 2 to 65536"));
   EXPECT_THAT(Mistake("read_threads=x"),
               HasSubstr("`x` is not a whole number from 0"));
   EXPECT_THAT(Mistake("batch_size=auto"),

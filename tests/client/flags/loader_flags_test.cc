@@ -23,7 +23,10 @@ class LoaderFlagsTest : public ::testing::Test {
     loader_ = LoaderFlags();
     program::FlagSet flags({.command = "program"});
     loader_.AddEndpoint(flags);
+    loader_.AddRank(flags);
+    loader_.AddWorld(flags);
     loader_.AddPrefetch(flags);
+    loader_.AddInitialWindow(flags);
     loader_.AddConnection(flags);
     loader_.AddVerification(flags);
     loader_.AddHedging(flags);
@@ -90,14 +93,52 @@ TEST_F(LoaderFlagsTest, TheWindowAdaptsOrIsANumber) {
   }
   EXPECT_THAT(help_, HasSubstr("--window=auto|N"));
   EXPECT_THAT(help_, HasSubstr("N: fixed (default auto)"));
-  for (const char* word : {"1", "many", "-4", "4294967296"}) {
+  for (const char* word : {"many", "-4", "4294967296"}) {
     EXPECT_THAT(Mistake(absl::StrCat("--window=", word)),
                 HasSubstr(absl::StrCat("flag --window=", word,
                                        ": write auto, or a number")));
   }
-  EXPECT_THAT(Mistake("--window=65537"),
-              HasSubstr("window=65537 is outside the limits"))
-      << "what LoaderOptions::Validate() refuses is refused here";
+  for (const char* window : {"1", "65537"}) {
+    EXPECT_THAT(Mistake(absl::StrCat("--window=", window)),
+                HasSubstr(absl::StrCat("flag --window=", window,
+                                       " is outside the limits")))
+        << "what LoaderOptions::Validate() refuses is refused here";
+  }
+}
+
+TEST_F(LoaderFlagsTest, TheInitialWindowIsThatOfAnAdaptiveWindow) {
+  ASSERT_TRUE(Parse({"--initial_window=2"}).ok());
+  EXPECT_EQ(loader_.options.initial_window, 2u);
+  EXPECT_THAT(help_, HasSubstr("2 to 256 batches, at most what fits into 256 "
+                               "MiB; 0: chosen by the size of the batches"));
+  for (const char* window : {"1", "257"}) {
+    EXPECT_THAT(Mistake(absl::StrCat("--initial_window=", window)),
+                HasSubstr(absl::StrCat("flag --initial_window=", window,
+                                       " is outside the limits: give 2 to "
+                                       "256 batches")));
+  }
+  EXPECT_THAT(Mistake("--initial_window=2", "--window=8"),
+              HasSubstr("flag --initial_window=2 and a fixed window of 8"));
+}
+
+TEST_F(LoaderFlagsTest, ARankIsOneOfTheWorld) {
+  ASSERT_TRUE(Parse({"--rank=1", "--world=2"}).ok());
+  EXPECT_EQ(loader_.options.rank, 1u);
+  EXPECT_EQ(loader_.options.world_size, 2u);
+  EXPECT_THAT(Mistake("--rank=2", "--world=2"),
+              HasSubstr("flag --rank=2 is outside the limits: there is no rank "
+                        "2 of 2, because ranks count from 0"));
+  EXPECT_THAT(Mistake("--world=0"),
+              HasSubstr("flag --world=0: expected a number of ranks from 1"));
+  EXPECT_THAT(help_, HasSubstr("Number of ranks of the job (default 1)"));
+}
+
+TEST_F(LoaderFlagsTest, AnEndpointIsRequiredOnlyWhereAProgramNeedsOne) {
+  ASSERT_TRUE(Parse({}).ok());
+  EXPECT_THAT(loader_.RequireEndpoint().message(),
+              HasSubstr("flag --endpoint=HOST:PORT is missing"));
+  ASSERT_TRUE(Parse({"--endpoint=a:1"}).ok());
+  EXPECT_TRUE(loader_.RequireEndpoint().ok());
 }
 
 TEST_F(LoaderFlagsTest, SameHostMayStandWithoutAValue) {
@@ -120,7 +161,7 @@ TEST_F(LoaderFlagsTest, NameMistakes) {
   EXPECT_THAT(Mistake("--step_timeout=0"), HasSubstr("a time above 0"));
   EXPECT_THAT(
       Mistake("--hedge_share=1.5"),
-      HasSubstr("flag --hedge_share=1.5: expected a share of the steps"));
+      HasSubstr("flag --hedge_share=1.5 is outside the limits: give a share"));
   EXPECT_THAT(Mistake("--hedge_share=nan"), HasSubstr("expected a number"));
   EXPECT_THAT(Mistake("--hedge_floor=-1s"), HasSubstr("expected a time"));
   EXPECT_THAT(Mistake("--hedge_floor="), HasSubstr("expected a value"));

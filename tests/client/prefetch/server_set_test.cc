@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "client/prefetch/retry_schedule.h"
+#include "client/prefetch/retry_schedules.h"
 
 namespace millrace::prefetch {
 namespace {

@@ -82,7 +82,8 @@ TEST_F(SlotPoolTest, WithoutMemoryTheErrorNamesTheSlot) {
   EXPECT_EQ(pool_->TryTake(), nullptr);
   const absl::Status error = pool_->Take().status();
   EXPECT_TRUE(absl::IsResourceExhausted(error)) << error;
-  EXPECT_THAT(std::string(error.message()), HasSubstr("batch slot 4 of 4"));
+  EXPECT_THAT(std::string(error.message()),
+              HasSubstr("batch slot 4 of 4 with 100 B; use a smaller window"));
   pool_->PutBack(slots[0]);
   EXPECT_EQ(pool_->TryTake(), slots[0]);
   for (uint8_t* const slot : slots) pool_->PutBack(slot);

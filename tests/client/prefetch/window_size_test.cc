@@ -14,9 +14,9 @@ TEST(WindowSizeTest, FollowsTheSizeOfBatches) {
   EXPECT_EQ(ChooseFirstWindow(options, 10 << 20), 16);
   EXPECT_EQ(ChooseFirstWindow(options, 40 << 20), 6);
   EXPECT_EQ(ChooseWindow(options, uint64_t{1} << 40), 4);
-  options.initial_window = 1;
-  EXPECT_EQ(ChooseFirstWindow(options, 50'000), 1);
-  options.initial_window = 1000;
+  options.initial_window = 2;
+  EXPECT_EQ(ChooseFirstWindow(options, 50'000), 2);
+  options.initial_window = 256;
   EXPECT_EQ(ChooseFirstWindow(options, 10 << 20), 25);
   options.initial_window = 0;
   options.window = 7;

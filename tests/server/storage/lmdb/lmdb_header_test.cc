@@ -9,6 +9,7 @@
 namespace millrace::storage {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 absl::StatusOr<LmdbHeader> Parse(const std::string& bytes, uint64_t size) {
@@ -40,7 +41,12 @@ TEST_F(LmdbHeaderTest, AWholeFilePasses) {
 TEST_F(LmdbHeaderTest, OneMissingByteIsSeen) {
   const auto header = Parse(bytes_, bytes_.size() - 1);
   EXPECT_TRUE(absl::IsDataLoss(header.status()));
-  EXPECT_THAT(std::string(header.status().message()), HasSubstr("truncated"));
+  EXPECT_THAT(std::string(header.status().message()),
+              AllOf(HasSubstr("truncated: it has "),
+                    HasSubstr(absl::StrCat("(", bytes_.size() - 1,
+                                           " bytes), "
+                                           "and its last page is number ")),
+                    HasSubstr(" of pages of 4 KiB")));
 }
 
 TEST_F(LmdbHeaderTest, EveryPrefixIsRefused) {
