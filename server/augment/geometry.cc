@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/short_side.h"
 #include "server/augment/portable_math.h"
 
 namespace millrace::augment {
@@ -53,12 +54,8 @@ Rect RandomCropRect(Size image, const CropDistribution& distribution,
 }
 
 Size ShortSideSize(Size image, int64_t short_side) {
-  if (image.width <= image.height) {
-    return {short_side,
-            std::max<int64_t>(1, short_side * image.height / image.width)};
-  }
-  return {std::max<int64_t>(1, short_side * image.width / image.height),
-          short_side};
+  ResizeShortSide(short_side, image.height, image.width);
+  return image;
 }
 
 Rect CenterRect(Size image, Size crop) {

@@ -45,7 +45,7 @@ Rect RandomCropRect(Size image, const CropDistribution& distribution,
                     CounterRandom& random);
 
 // The size of an image after a resize of its short side to `short_side`. The
-// long side is rounded down, as in torchvision, and is at least 1.
+// long side is rounded down, as in torchvision.
 Size ShortSideSize(Size image, int64_t short_side);
 
 // The middle of the image, rounded as in torchvision's center_crop (ties to

@@ -281,12 +281,14 @@ class Engine {
     opened(Open(spec));
   }
 
-  // The owner of the runs of a call. Null: the engine does not distinguish
-  // callers.
+  // The owner of the runs of a call for `range`. Null: the engine does not
+  // distinguish callers.
   virtual std::shared_ptr<const Sharer> SharerOf(const Pipeline& pipeline,
-                                                 const Caller& caller) const {
+                                                 const Caller& caller,
+                                                 const StepRange& range) const {
     static_cast<void>(pipeline);
     static_cast<void>(caller);
+    static_cast<void>(range);
     return nullptr;
   }
 

@@ -1,6 +1,7 @@
 #include "server/pipeline/engine_core.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <string>
@@ -358,8 +359,9 @@ class EngineImpl final : public Engine {
     });
   }
 
-  std::shared_ptr<const Sharer> SharerOf(const Pipeline& pipeline,
-                                         const Caller& caller) const override {
+  std::shared_ptr<const Sharer> SharerOf(
+      const Pipeline& pipeline, const Caller& caller,
+      const StepRange& range) const override {
     const OpenResponse& plan = pipeline.description();
     auto sharer = std::make_shared<Sharer>();
     sharer->plan = plan.plan_hash();
@@ -368,6 +370,12 @@ class EngineImpl final : public Engine {
     if (weight != weights_.end()) sharer->weight = weight->second;
     sharer->client = caller.client;
     sharer->peer = caller.peer;
+    // A connection may have several loaders, and none of them is to wait for
+    // the steps of the others. The id is that of one loader.
+    if (caller.client != caller.connection) {
+      sharer->first = {range.epoch, range.first_step,
+                       calls_.fetch_add(1, std::memory_order_relaxed)};
+    }
     return sharer;
   }
 
@@ -388,7 +396,7 @@ class EngineImpl final : public Engine {
                                *budget_, ready_share_, pool_));
     }
     StepRange of_sharer = range;
-    if (range.sharer == nullptr) of_sharer.sharer = SharerOf(*built, {});
+    if (range.sharer == nullptr) of_sharer.sharer = SharerOf(*built, {}, range);
     auto run =
         std::make_shared<StepRun>(&services_, std::move(built), of_sharer,
                                   std::move(callbacks), std::move(ready));
@@ -678,6 +686,8 @@ class EngineImpl final : public Engine {
   const operators::Operators* const loaded_;
   const std::unique_ptr<const plan::OperatorCatalog> operators_;
   const std::map<std::string, double> weights_;
+  // Numbers of calls, for Sharer::first.
+  mutable std::atomic<uint64_t> calls_{0};
 
   // Self-synchronised.
   PipelineCache cache_;

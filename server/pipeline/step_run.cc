@@ -253,8 +253,9 @@ StepRun::StepRun(const RunServices* services,
       end_step_(range.first_step + range.step_count),
       epoch_(pipeline_->plan().ForEpoch(range.epoch)),
       callbacks_(std::move(callbacks)),
-      lane_(std::make_shared<Scheduler::Lane>(range.sharer)),
-      read_lane_(std::make_shared<Scheduler::Lane>(range.sharer)),
+      lane_(std::make_shared<Scheduler::Lane>(range.sharer, range.first_step)),
+      read_lane_(
+          std::make_shared<Scheduler::Lane>(range.sharer, range.first_step)),
       next_step_(range.first_step) {}
 
 uint64_t StepRun::MaxOpen() const {

@@ -462,7 +462,8 @@ void DataServiceImpl::FindPipeline(const pipeline::Caller& caller,
         steps.range.rank = request.rank();
         steps.range.world_size = request.world_size();
         steps.range.with_payload_digest = request.with_payload_digest();
-        steps.range.sharer = environment_.engine->SharerOf(**pipeline, caller);
+        steps.range.sharer =
+            environment_.engine->SharerOf(**pipeline, caller, steps.range);
         steps.pipeline = *std::move(pipeline);
         found(std::move(steps));
       });

@@ -2,6 +2,10 @@
 // time to RecordSource::max_concurrent_reads, because the source has memory for
 // no more.
 //
+// Threads pass the gate of a source in the order in which they came. They take
+// their reads in the order of the steps, so the reads of the earliest step are
+// not overtaken by those of later ones.
+//
 // Thread-safe. A pass may wait; a thread holds one at a time. Sources with a
 // limit must outlive it.
 //
@@ -12,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 
 #include "common/mutex.h"
@@ -30,22 +35,34 @@ class ReadGates {
           limit_(source.max_concurrent_reads()) {
       if (limit_ == 0) return;
       MutexLock lock(gates_.mu_);
-      if (gates_.inside_[&source_] >= limit_) {
-        const auto start = std::chrono::steady_clock::now();
-        gates_.waiting_.Add(1);
-        while (gates_.inside_[&source_] >= limit_) gates_.changed_.Wait(lock);
-        gates_.waiting_.Add(-1);
-        waited_ = std::chrono::steady_clock::now() - start;
+      Gate& gate = gates_.gates_[&source_];
+      if (gate.inside < limit_ && gate.line.empty()) {
+        ++gate.inside;
+        return;
       }
-      ++gates_.inside_[&source_];
+      const auto start = std::chrono::steady_clock::now();
+      gates_.waiting_.Add(1);
+      gate.line.push_back(this);
+      while (!let_in_) changed_.Wait(lock);
+      gates_.waiting_.Add(-1);
+      waited_ = std::chrono::steady_clock::now() - start;
     }
     ~Pass() {
       if (limit_ == 0) return;
-      {
-        MutexLock lock(gates_.mu_);
-        --gates_.inside_[&source_];
+      MutexLock lock(gates_.mu_);
+      const auto found = gates_.gates_.find(&source_);
+      Gate& gate = found->second;
+      --gate.inside;
+      // Signalled under the lock: a pass that is let in may end, and its
+      // condition variable with it, as soon as the lock is released.
+      while (!gate.line.empty() && gate.inside < gate.line.front()->limit_) {
+        Pass* const first = gate.line.front();
+        gate.line.pop_front();
+        ++gate.inside;
+        first->let_in_ = true;
+        first->changed_.NotifyOne();
       }
-      gates_.changed_.NotifyAll();
+      if (gate.inside == 0) gates_.gates_.erase(found);
     }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
@@ -57,6 +74,9 @@ class ReadGates {
     ReadGates& gates_;
     const storage::RecordSource& source_;
     const uint32_t limit_;
+    // Guarded by the gates' mutex. Set once, by the pass that makes room.
+    bool let_in_ = false;
+    CondVar changed_;
     std::chrono::nanoseconds waited_{0};
   };
 
@@ -66,11 +86,23 @@ class ReadGates {
     return waiting_.Seconds();
   }
 
+  // Threads that wait for a pass now.
+  uint32_t waiting() const {
+    MutexLock lock(mu_);
+    return waiting_.threads();
+  }
+
  private:
-  Mutex mu_;
-  CondVar changed_;
+  // Exists while a thread is inside. No thread waits at a gate with nobody
+  // inside, because a limit is at least 1.
+  struct Gate {
+    uint32_t inside = 0;
+    std::deque<Pass*> line;
+  };
+
+  mutable Mutex mu_;
   ThreadTally waiting_ MR_GUARDED_BY(mu_);
-  std::map<const storage::RecordSource*, uint32_t> inside_ MR_GUARDED_BY(mu_);
+  std::map<const storage::RecordSource*, Gate> gates_ MR_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace::pipeline

@@ -28,7 +28,7 @@ constexpr int64_t kWindowNanos = 5'000'000'000;
 // The tree is root > group > plan > peer of the plan > client; its leaves are
 // the clients. Invariants between two calls of the queue:
 //
-// A client is waiting() exactly while `lanes` is not empty, and every node
+// A client is waiting() exactly while `waiting` is not empty, and every node
 // above a waiting client is waiting, too. An inner node without a waiting child
 // is not waiting. So the first child of a waiting node always leads to a lane.
 //
@@ -40,9 +40,15 @@ class FairQueue::Client : public FairNode {
  public:
   PeerOfPlan* peer = nullptr;
   std::string name;
-  // Lanes with work. The front lane has the next turn and then moves to the
-  // back.
-  std::deque<std::shared_ptr<Lane>> lanes;
+  // The lanes of a call that have work, never empty, in ascending order_. The
+  // front lane has the next turn and then moves behind those of its order.
+  struct Waiting {
+    std::shared_ptr<const Sharer> call;
+    std::vector<std::shared_ptr<Lane>> lanes;
+  };
+  // The calls with work. A call moves to the back with its turn.
+  std::vector<Waiting> waiting_calls;
+  uint64_t turns = 0;
   // Number of turns between Begin() and End().
   uint32_t running = 0;
   // The calls of this client. Each may add work while its Sharer lives.
@@ -65,7 +71,78 @@ class FairQueue::Client : public FairNode {
 
   bool IsLive() {
     std::erase_if(calls, [](const auto& call) { return call.expired(); });
-    return running > 0 || !lanes.empty() || !calls.empty();
+    return running > 0 || !waiting_calls.empty() || !calls.empty();
+  }
+
+  // The place in waiting_calls of the call with the next turn. There is a call
+  // with work.
+  size_t NextCall() const {
+    if (waiting_calls.size() == 1) return 0;
+    // Without positions all calls are equal, and the front call is the minimum.
+    const auto earliest =
+        std::min_element(waiting_calls.begin(), waiting_calls.end(),
+                         [](const Waiting& a, const Waiting& b) {
+                           return a.call->first < b.call->first;
+                         });
+    const auto place =
+        static_cast<size_t>(std::distance(waiting_calls.begin(), earliest));
+    if (turns % kTurns < kEarliestTurns) return place;
+    // The front call, or the one behind it if the front call is the earliest.
+    return place == 0 && earliest->call->first ? 1 : 0;
+  }
+
+  // The lane with the next turn.
+  Lane* NextLane() const {
+    return waiting_calls[NextCall()].lanes.front().get();
+  }
+
+  // NextLane() has its turn. `more`: it has work left.
+  void TakeTurn(bool more) {
+    const auto call = waiting_calls.begin() + NextCall();
+    auto& lanes = call->lanes;
+    if (more) {
+      // Behind the lanes of its order.
+      const auto behind =
+          std::find_if(lanes.begin(), lanes.end(), [&](const auto& other) {
+            return other->order_ > lanes.front()->order_;
+          });
+      std::rotate(lanes.begin(), lanes.begin() + 1, behind);
+    } else {
+      lanes.erase(lanes.begin());
+    }
+    if (lanes.empty()) {
+      waiting_calls.erase(call);
+    } else {
+      std::rotate(call, call + 1, waiting_calls.end());
+    }
+    ++turns;
+  }
+
+  // Adds a lane behind those of its order, and its call behind the other calls.
+  void Add(std::shared_ptr<Lane> lane,
+           const std::shared_ptr<const Sharer>& sharer) {
+    auto call = std::find_if(
+        waiting_calls.begin(), waiting_calls.end(),
+        [&](const Waiting& other) { return other.call == sharer; });
+    if (call == waiting_calls.end()) {
+      waiting_calls.push_back({sharer, {}});
+      call = std::prev(waiting_calls.end());
+    }
+    const auto at = std::upper_bound(
+        call->lanes.begin(), call->lanes.end(), lane,
+        [](const auto& a, const auto& b) { return a->order_ < b->order_; });
+    call->lanes.insert(at, std::move(lane));
+  }
+
+  // Takes a lane out, and its call if it was the last one. No effect on a lane
+  // without work.
+  void Take(const Lane* lane) {
+    for (Waiting& call : waiting_calls) {
+      std::erase_if(call.lanes,
+                    [lane](const auto& other) { return other.get() == lane; });
+    }
+    std::erase_if(waiting_calls,
+                  [](const Waiting& call) { return call.lanes.empty(); });
   }
 };
 
@@ -259,23 +336,20 @@ void FairQueue::Refresh(int64_t now) {
 }
 
 void FairQueue::Push(const std::shared_ptr<Lane>& lane, int64_t now) {
+  const std::shared_ptr<const Sharer>& sharer =
+      lane->sharer_ == nullptr ? nobody_ : lane->sharer_;
   // Joined once: the lane holds its sharer, and the sharer keeps the client.
-  if (lane->client_ == nullptr) {
-    lane->client_ =
-        Join(lane->sharer_ == nullptr ? nobody_ : lane->sharer_, now);
-  }
+  if (lane->client_ == nullptr) lane->client_ = Join(sharer, now);
   Client& client = *lane->client_;
-  client.lanes.push_back(lane);
+  client.Add(lane, sharer);
   client.Enter();
 }
 
 void FairQueue::Remove(Lane* lane) {
   Client* const client = lane->client_;
   if (client == nullptr) return;
-  // The deque releases the lane; the caller holds it.
-  std::erase_if(client->lanes,
-                [lane](const auto& other) { return other.get() == lane; });
-  if (client->lanes.empty()) client->Leave();
+  client->Take(lane);  // the caller holds the lane
+  if (client->waiting_calls.empty()) client->Leave();
 }
 
 FairQueue::Lane* FairQueue::Next(uint32_t threads) const {
@@ -292,7 +366,7 @@ FairQueue::Lane* FairQueue::Next(uint32_t threads) const {
       if (limited && plan.running >= std::max<uint32_t>(1, free_threads)) {
         continue;
       }
-      return client->lanes.front().get();
+      return client->NextLane();
     }
   }
   return nullptr;
@@ -323,15 +397,10 @@ FairQueue::Turn FairQueue::Begin(Lane* lane, uint64_t rows, bool more) {
   ++client.running;
   ++plan.running;
   ++running_;
-  // `lane` is the front lane: Next() has returned it, and nothing has changed
+  // `lane` is NextLane(): Next() has returned it, and nothing has changed
   // since.
-  std::shared_ptr<Lane> held = std::move(client.lanes.front());
-  client.lanes.pop_front();
-  if (more) {
-    client.lanes.push_back(std::move(held));
-  } else if (client.lanes.empty()) {
-    client.Leave();
-  }
+  client.TakeTurn(more);
+  if (client.waiting_calls.empty()) client.Leave();
   return turn;
 }
 

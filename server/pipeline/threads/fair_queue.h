@@ -1,8 +1,13 @@
 // FairQueue chooses the work that a thread does next: plans share the threads'
-// time, clients share the time of their plan, and the lanes (calls) of a client
-// take turns. Measured time is shared, not rows or calls: a plan with expensive
+// time, clients share the time of their plan, and the calls of a client take
+// turns. Measured time is shared, not rows or calls: a plan with expensive
 // rows gets fewer rows, and a client with a larger window gets no more time
 // than another client.
+//
+// A loader requests its window in several calls and needs the earliest batch
+// first. So the earliest call of a loader (Sharer::first) has kEarliestTurns of
+// its kTurns turns, and its other calls share the rest: a call that sends
+// nothing for long counts as silent, and the loader requests its steps again.
 //
 // Limits for a peer (an address): all plans of the peer together have the
 // weight of one plan, and its clients of one plan have at most the weight of
@@ -25,10 +30,11 @@
 #ifndef MILLRACE_SERVER_PIPELINE_THREADS_FAIR_QUEUE_H_
 #define MILLRACE_SERVER_PIPELINE_THREADS_FAIR_QUEUE_H_
 
+#include <compare>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,11 +46,23 @@ namespace millrace::pipeline {
 // The client and plan that work is done for. One object for each call; it lives
 // as long as the call.
 struct Sharer {
+  // The first batch of a call, and a number that rises with each call: of two
+  // calls for the same batches, the older one is first.
+  struct Position {
+    uint64_t epoch = 0;
+    uint64_t step = 0;
+    uint64_t call = 0;
+    auto operator<=>(const Position&) const = default;
+  };
+
   std::string plan;     // its hash: calls with one hash share one plan's part
   double weight = 1;    // of the plan beside others; above 0
   std::string client;   // an id, or the connection's address
   std::string peer;     // address without the port
   std::string dataset;  // of the plan's first source, for people
+  // Set where `client` is the id of one loader. Absent: the calls have no order
+  // and equal turns, because they may serve several loaders.
+  std::optional<Position> first;
 };
 
 class FairQueue {
@@ -53,6 +71,11 @@ class FairQueue {
   // Idle clients are remembered for this time, and at most this number of them.
   static constexpr int64_t kForgetNanos = 60'000'000'000;
   static constexpr uint64_t kMaxIdleClients = 1024;
+  // Of kTurns turns of a loader, the earliest call has kEarliestTurns, if other
+  // calls wait. A choice: the earliest batch takes a third longer than alone,
+  // and a second call is silent for four times as long as alone.
+  static constexpr uint32_t kTurns = 4;
+  static constexpr uint32_t kEarliestTurns = 3;
 
   struct Options {
     // Intended time of a task in nanoseconds, by the measured time of a row; at
@@ -67,18 +90,23 @@ class FairQueue {
   class Client;
 
  public:
-  // A lane of work. The thread that adds work owns it; the FairQueue holds it,
-  // too, while it has work.
+  // A lane of work: a part of a call. The thread that adds work owns it; the
+  // FairQueue holds it, too, while it has work.
   class Lane {
    public:
-    // Null: the lane shares the turns of all lanes without a sharer.
-    explicit Lane(std::shared_ptr<const Sharer> sharer = nullptr)
-        : sharer_(std::move(sharer)) {}
+    // Of the lanes of a call with Sharer::first, those with the lowest `order`
+    // have all turns; other lanes of a call take turns. Null: the lane shares
+    // the turns of all lanes without a sharer.
+    explicit Lane(std::shared_ptr<const Sharer> sharer = nullptr,
+                  uint64_t order = 0)
+        : sharer_(std::move(sharer)),
+          order_(sharer_ != nullptr && sharer_->first ? order : 0) {}
     virtual ~Lane() = default;
 
    private:
     friend class FairQueue;
     const std::shared_ptr<const Sharer> sharer_;
+    const uint64_t order_;
     // Null before the lane's first work. The client lives as long as the
     // sharer.
     Client* client_ = nullptr;

@@ -1,3 +1,4 @@
+#include "common/short_side.h"
 #include "server/plan/transforms/kinds.h"
 
 namespace millrace::plan {
@@ -27,13 +28,11 @@ absl::Status FixSize(const Resize& resize, TracedField& field) {
   if (resize.short_side() == 0) {
     return field.Fix(resize.height(), resize.width());
   }
-  // A square stays a square. The size of other shapes is left unknown.
   FieldTrace& trace = field.trace;
-  if (trace.shape && (*trace.shape)[0] == (*trace.shape)[1]) {
-    (*trace.shape)[0] = (*trace.shape)[1] = resize.short_side();
+  if (trace.shape) {
+    ResizeShortSide(resize.short_side(), (*trace.shape)[0], (*trace.shape)[1]);
     return absl::OkStatus();
   }
-  trace.shape.reset();
   trace.why_not_fixed =
       "has images of different shapes after resize of the short side: add "
       "center_crop or random_resized_crop";

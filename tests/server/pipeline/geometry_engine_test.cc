@@ -206,5 +206,85 @@ TEST(GeometryEngine, AMaskOfAnotherSizeIsABadSample) {
   }
 }
 
+// Two samples of raw pixels.
+std::shared_ptr<const storage::RecordSource> Raw(int64_t height, int64_t width,
+                                                 int64_t channels = 1) {
+  DatasetInfo info;
+  Field& image = *info.mutable_schema()->add_fields();
+  image.set_name("image");
+  image.set_kind(FIELD_KIND_TENSOR);
+  image.set_dtype(DTYPE_UINT8);
+  for (const int64_t side : {height, width, channels}) image.add_shape(side);
+  const std::string pixels(static_cast<size_t>(height * width * channels), 7);
+  return storage::NewMemorySource(info, {{pixels}, {pixels}});
+}
+
+// The plan's size of the images is the one that the stage makes: it left the
+// size unknown where an image is no square.
+TEST(GeometryEngine, RawImagesOfAnyShapeMayKeepTheirRatio) {
+  constexpr struct {
+    int64_t height, width, channels;
+    int side;
+    int64_t to_height, to_width;
+  } kCases[] = {
+      {1, 1, 1, 5, 5, 5},          {1, 7, 3, 4, 4, 28},
+      {7, 1, 3, 1, 7, 1},          {500, 375, 3, 256, 341, 256},
+      {31, 18, 1, 9, 15, 9},       {18, 31, 1, 31, 31, 53},
+      {1, 65535, 1, 2, 2, 131070}, {40'000, 3, 1, 1, 13'333, 1},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(std::to_string(c.height) + " x " + std::to_string(c.width));
+    ByteBudget budget(256 << 20);
+    Engine::Options options;
+    options.threads = 1;
+    options.budget = &budget;
+    const auto engine =
+        CreateEngine(options, {{"raw", Raw(c.height, c.width, c.channels)}},
+                     ImageStage::Create);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    const auto pipeline =
+        (*engine)->Open(Spec("sources { dataset: 'raw' } batch_size: 2 "
+                             "transforms { resize { short_side: " +
+                             std::to_string(c.side) + " } }"));
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    Arrivals arrivals;
+    const auto run =
+        (*engine)->Start(*pipeline, {.step_count = 1}, arrivals.callbacks());
+    ASSERT_TRUE(run.ok()) << run.status();
+    ASSERT_TRUE(arrivals.AwaitDone().ok());
+    auto batches = arrivals.TakeBatches();
+    const batch::FilledBatch& batch = batches.at(0);
+    EXPECT_EQ(
+        TensorValues<uint8_t>(batch, "image"),
+        std::vector<uint8_t>(2 * c.to_height * c.to_width * c.channels, 7));
+    const auto& shape = batch.header.tensors(0).sample_shape();
+    EXPECT_EQ(std::vector<int64_t>(shape.begin(), shape.end()),
+              (std::vector<int64_t>{c.to_height, c.to_width, c.channels}));
+  }
+}
+
+TEST(GeometryEngine, SourcesOfOneSizeAfterAResizeOfTheShortSideMayBeMixed) {
+  ByteBudget budget(256 << 20);
+  Engine::Options options;
+  options.threads = 1;
+  options.budget = &budget;
+  const auto engine = CreateEngine(
+      options, {{"a", Raw(30, 60)}, {"b", Raw(15, 30)}, {"c", Raw(60, 30)}},
+      ImageStage::Create);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto open = [&](const std::string& other) {
+    return (*engine)
+        ->Open(Spec("sources { dataset: 'a' weight: 3 } sources { dataset: '" +
+                    other +
+                    "' weight: 1 } batch_size: 2 epoch_samples: 8 "
+                    "transforms { resize { short_side: 10 } }"))
+        .status();
+  };
+  EXPECT_TRUE(open("b").ok()) << open("b");
+  EXPECT_EQ(open("c").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(open("c").message().find("uint8 [20, 10, 1]"), std::string::npos)
+      << open("c");
+}
+
 }  // namespace
 }  // namespace millrace::pipeline

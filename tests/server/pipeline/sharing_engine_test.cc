@@ -171,9 +171,8 @@ TEST_F(SharingEngineTest, ImagesThatWaitForMemoryHoldNoThread) {
 TEST_F(SharingEngineTest, LargeImagesOfTheEarliestStepAreDecodedFirst) {
   Gate gate;
   LargeLog log;
-  auto engine =
-      MakeLarge(2, {{"images", Images(40)}, {"numbers", Numbers(100)}}, &gate,
-                &log);
+  auto engine = MakeLarge(
+      2, {{"images", Images(40)}, {"numbers", Numbers(100)}}, &gate, &log);
   const auto pipeline = Open(*engine, std::string(kLarge) + kImageTransforms);
   // Steps 3 and 4 come to the gate first, then 1 and 2, then 0.
   Arrivals arrivals[3];
@@ -185,7 +184,8 @@ TEST_F(SharingEngineTest, LargeImagesOfTheEarliestStepAreDecodedFirst) {
   int turned_away = -1;  // one has the memory
   for (int i = 0; i < 3; ++i) {
     StepRange range = {0, kCalls[i].first, kCalls[i].count, 0, 1, false};
-    range.sharer = engine->SharerOf(*pipeline, {"0001", "ipv4:10.0.0.1"});
+    range.sharer =
+        engine->SharerOf(*pipeline, {"0001", "ipv4:10.0.0.1"}, range);
     auto run = engine->Start(pipeline, range, arrivals[i].callbacks());
     ASSERT_TRUE(run.ok()) << run.status();
     runs.push_back(*std::move(run));
@@ -255,7 +255,7 @@ TEST_F(SharingEngineTest, SaysWhoWasGivenTime) {
   const std::string text = "sources { dataset: 'numbers' } batch_size: 10";
   const auto pipeline = Open(*engine, text);
   StepRange range;
-  range.sharer = engine->SharerOf(*pipeline, {"0001", "ipv4:10.0.0.1"});
+  range.sharer = engine->SharerOf(*pipeline, {"0001", "ipv4:10.0.0.1"}, range);
   RunAll(*engine, text, range);
   const Engine::Stats stats = engine->stats();
   ASSERT_EQ(stats.clients.size(), 1u);

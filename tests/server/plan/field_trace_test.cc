@@ -58,6 +58,7 @@ class Trace : public testing::Test {
     for (const Field& field : {Make("image", DTYPE_UINT8, {32, 32, 3}),
                                Make("mask", DTYPE_UINT8, {32, 32, 1}),
                                Make("small", DTYPE_UINT8, {16, 32, 1}),
+                               Make("tall", DTYPE_UINT8, {31, 18, 3}),
                                Make("boxes", DTYPE_INT64, {5, 4}),
                                Make("label", DTYPE_INT64, {}, 10)}) {
       *tiny_.mutable_schema()->add_fields() = field;
@@ -259,9 +260,19 @@ TEST_F(Trace, SizesAreFollowed) {
   EXPECT_THAT(
       *Of("image", "tiny", "transforms { resize { short_side: 7 } }").shape,
       ElementsAre(7, 7, 3));
-  EXPECT_FALSE(Of("small", "tiny",
-                  "transforms { resize { fields: 'small' short_side: 7 } } "
-                  "outputs { field: 'image' }")
+  EXPECT_THAT(*Of("small", "tiny",
+                  "transforms { resize { fields: 'small' short_side: 7 } }")
+                   .shape,
+              ElementsAre(7, 14, 1));
+  EXPECT_THAT(*Of("tall", "tiny",
+                  "transforms { resize { fields: 'tall' short_side: 5 } } "
+                  "transforms { pad { fields: 'tall' padding: [0, 1] } }")
+                   .shape,
+              ElementsAre(10, 5, 3));
+  EXPECT_FALSE(Of("image", "photos",
+                  std::string(kDecode) +
+                      "transforms { resize { short_side: 7 } } "
+                      "outputs { field: 'label' }")
                    .shape);
   EXPECT_THAT(*Of("image", "tiny",
                   "transforms { random_crop { height: 32 width: 30 padding: 4 "
@@ -285,6 +296,31 @@ TEST_F(Trace, SizesAreFollowed) {
                   std::string(kDecode) + "transforms { pad { padding: 3 } } "
                                          "outputs { field: 'label' }")
                    .shape);
+}
+
+// The window was found to be above the image at the first sample, and each
+// sample was bad, because the size after a resize of the short side was not
+// computed.
+TEST_F(Trace, AWindowAboveTheImageAfterAResizeOfTheShortSideIsRefused) {
+  const std::string crop =
+      "transforms { resize { fields: 'tall' short_side: 9 } } "
+      "transforms { random_crop { fields: 'tall' ";
+  ExpectInvalid("tiny", crop + "height: 16 width: 9 } }",
+                "field tall has images of 15 x 9 (with padding), smaller than "
+                "the crop window of 16 x 9");
+  ExpectInvalid("tiny", crop + "height: 15 width: 10 } }",
+                "smaller than the crop window of 15 x 10");
+  EXPECT_THAT(*Of("tall", "tiny", crop + "height: 15 width: 9 } }").shape,
+              ElementsAre(15, 9, 3));
+  EXPECT_THAT(
+      *Of("tall", "tiny", crop + "height: 17 width: 9 padding: [0, 1] } }")
+           .shape,
+      ElementsAre(17, 9, 3));
+  ExpectInvalid("tiny",
+                "transforms { resize { fields: 'small' short_side: 3 } } "
+                "transforms { gaussian_blur { fields: 'small' kernel_size: 9 "
+                "} }",
+                "cannot be mirrored");
 }
 
 TEST_F(Trace, ValuesAreOneOrOneAChannel) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -94,6 +95,60 @@ TEST_F(ReadAheadTest, ASourceIsNotReadByMoreThanItAllows) {
   RunAll(*engine, "sources { dataset: 'numbers' } batch_size: 10");
   // Three that read ahead and two workers, should they read as well.
   EXPECT_LE(most.load(), 5);
+}
+
+// A loader requested its window of 55 batches in two calls. The server worked
+// on steps 0 and 27 in turns, and the loader waited for the first batch twice
+// as long as one batch takes.
+TEST_F(ReadAheadTest, SlowReadsAreThoseOfALoadersEarliestStep) {
+  constexpr uint64_t kRows = 40;
+  for (const uint32_t read_threads : {0u, 1u}) {
+    Gate gate;
+    Mutex mu;
+    std::vector<uint64_t> steps;  // of the reads, in their order
+    auto engine =
+        Make(1, read_threads,
+             {{"numbers", Waiting(Numbers(55 * kRows), [&](int64_t index) {
+                 gate.Pass();
+                 // So slow that a worker takes one row at a time.
+                 std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                 MutexLock lock(mu);
+                 steps.push_back(static_cast<uint64_t>(index) / kRows);
+                 return absl::OkStatus();
+               })}});
+    const auto pipeline = Open(*engine,
+                               "sources { dataset: 'numbers' } batch_size: 40 "
+                               "shuffle { mode: SEQUENTIAL }");
+    const auto start = [&](const StepRange& of_call, StepRange part,
+                           Arrivals& arrivals) {
+      part.sharer =
+          engine->SharerOf(*pipeline, {"0001", "ipv4:10.0.0.1", "c"}, of_call);
+      auto run = engine->Start(pipeline, part, arrivals.callbacks());
+      EXPECT_TRUE(run.ok()) << run.status();
+      return *std::move(run);
+    };
+    Arrivals later, earlier;
+    const StepRange second = {.first_step = 27, .step_count = 28};
+    const StepRange first = {.first_step = 0, .step_count = 27};
+    const auto of_second = start(second, second, later);
+    const auto of_first = start(first, first, earlier);
+    gate.AwaitWaiting(1);
+    gate.Open();
+    EXPECT_EQ(earlier.AwaitBatch().header.step(), 0u);
+    {
+      MutexLock lock(mu);
+      const auto reads = [&](uint64_t step) {
+        return std::count(steps.begin(), steps.end(), step);
+      };
+      EXPECT_EQ(reads(0), kRows);
+      // A quarter of the reads, so that the other call is not silent.
+      EXPECT_NEAR(reads(27), kRows / 3, 4) << read_threads << " read threads";
+    }
+    of_first->Cancel();
+    of_second->Cancel();
+    EXPECT_TRUE(absl::IsCancelled(earlier.AwaitDone()));
+    EXPECT_TRUE(absl::IsCancelled(later.AwaitDone()));
+  }
 }
 
 // The one idea, again: a batch does not depend on who reads.

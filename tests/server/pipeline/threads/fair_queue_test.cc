@@ -28,12 +28,22 @@ std::shared_ptr<const Sharer> Of(std::string plan, std::string client,
   return sharer;
 }
 
+// Of a loader's call for the batches from `first` on.
+std::shared_ptr<const Sharer> OfLoader(Sharer::Position first) {
+  auto sharer = std::make_shared<Sharer>();
+  sharer->client = "loader";
+  sharer->first = first;
+  return sharer;
+}
+
 // A call with work: without end, or `rows` of it.
 class Call : public FairQueue::Lane, public std::enable_shared_from_this<Call> {
  public:
   Call(std::shared_ptr<const Sharer> sharer, int64_t row_nanos,
-       uint64_t rows = UINT64_MAX)
-      : FairQueue::Lane(std::move(sharer)), row_nanos(row_nanos), rows(rows) {}
+       uint64_t rows = UINT64_MAX, uint64_t order = 0)
+      : FairQueue::Lane(std::move(sharer), order),
+        row_nanos(row_nanos),
+        rows(rows) {}
   int64_t row_nanos;
   uint64_t rows;
   int64_t given = 0;
@@ -46,8 +56,10 @@ class Threads {
       : queue_(queue), threads_(threads), most_rows_(most_rows) {}
 
   std::shared_ptr<Call> Add(std::shared_ptr<const Sharer> sharer,
-                            int64_t row_nanos, uint64_t rows = UINT64_MAX) {
-    auto call = std::make_shared<Call>(std::move(sharer), row_nanos, rows);
+                            int64_t row_nanos, uint64_t rows = UINT64_MAX,
+                            uint64_t order = 0) {
+    auto call =
+        std::make_shared<Call>(std::move(sharer), row_nanos, rows, order);
     queue_.Push(call, now_);
     return call;
   }
@@ -329,6 +341,67 @@ TEST(FairQueue, ForgetsWhoIsGone) {
             2 * FairQueue::kMaxIdleClients);
   threads.Run(2 * FairQueue::kForgetNanos);
   EXPECT_EQ(queue.Shares(10, threads.now()).size(), 0u);
+}
+
+// A loader that requested a window of 55 slow batches waited for the first one
+// while the server worked as much on the 28th.
+TEST(FairQueue, TheEarliestCallOfALoaderHasMostTurns) {
+  FairQueue queue(kTimed);
+  Threads threads(queue, 1);
+  const auto third = threads.Add(OfLoader({.epoch = 1, .step = 2}), kMilli);
+  const auto second = threads.Add(OfLoader({.epoch = 0, .step = 27}), kMilli);
+  const auto first =
+      threads.Add(OfLoader({.epoch = 0, .step = 0}), kMilli, 6000);
+  threads.Run(8 * kSecond);
+  // But for a turn.
+  EXPECT_NEAR(first->given, 6 * kSecond, kMilli);
+  EXPECT_NEAR(second->given, kSecond, kMilli) << "it may not be silent";
+  EXPECT_NEAR(third->given, kSecond, kMilli);
+  threads.Run(8 * kSecond);
+  EXPECT_NEAR(second->given, 7 * kSecond, 2 * kMilli) << "now the earliest";
+  EXPECT_NEAR(third->given, 3 * kSecond, 2 * kMilli);
+}
+
+// A call that was silent for long is requested again. The first one goes on,
+// and its work is not done a second time before it.
+TEST(FairQueue, OfTwoCallsForTheSameBatchesTheOlderIsFirst) {
+  FairQueue queue(kTimed);
+  Threads threads(queue, 1);
+  const auto newer = threads.Add(OfLoader({.step = 3, .call = 8}), kMilli);
+  const auto older = threads.Add(OfLoader({.step = 3, .call = 7}), kMilli);
+  threads.Run(8 * kSecond);
+  EXPECT_NEAR(older->given, 6 * kSecond, kMilli);
+  EXPECT_NEAR(newer->given, 2 * kSecond, kMilli);
+}
+
+TEST(FairQueue, ACallOfALoaderWorksInTheOrderOfItsSteps) {
+  FairQueue queue(kTimed);
+  Threads threads(queue, 1);
+  const auto sharer = OfLoader({.step = 4});
+  const auto other = threads.Add(OfLoader({.step = 27}), kMilli);
+  const auto later = threads.Add(sharer, kMilli, UINT64_MAX, /*order=*/6);
+  const auto one = threads.Add(sharer, kMilli, 3000, /*order=*/4);
+  const auto two = threads.Add(sharer, kMilli, 3000, /*order=*/4);
+  threads.Run(4 * kSecond);
+  EXPECT_NEAR(Ratio(one, two), 1, 0.01);
+  EXPECT_NEAR(one->given + two->given, 3 * kSecond, kMilli);
+  EXPECT_EQ(later->given, 0);
+  EXPECT_NEAR(other->given, kSecond, kMilli);
+  threads.Run(8 * kSecond);
+  EXPECT_NEAR(later->given, 3 * kSecond, 2 * kMilli);
+}
+
+// Without an id, the calls of a connection may be those of several loaders.
+TEST(FairQueue, CallsWithoutAPositionHaveEqualTurns) {
+  FairQueue queue(kTimed);
+  Threads threads(queue, 1);
+  std::vector<std::shared_ptr<Call>> calls;
+  for (uint64_t i = 0; i < 5; ++i) {
+    calls.push_back(
+        threads.Add(Of("plan", "connection", "h"), kMilli, UINT64_MAX, 5 - i));
+  }
+  threads.Run(10 * kSecond);
+  for (const auto& call : calls) EXPECT_NEAR(Ratio(call, calls[0]), 1, 0.01);
 }
 
 TEST(FairQueue, RemovedCallsHaveNoTurn) {
