@@ -71,7 +71,7 @@ batch = next(iter(one))
 shown, alone = one.preview(samples=40)._pairs, one.preview(samples=40, field="mask")._pairs
 COLORS = numpy.array([(0, 0, 0), *_picture._CLASS_COLORS])
 for row, (pair, mask, sample) in enumerate(zip(shown, alone, samples(), strict=True)):
-    classes = nearest(batch["mask"][row].numpy(), 192, 192)
+    classes = nearest(batch["mask"][row, 0].numpy(), 192, 192)
     image = batch["image"][row].permute(1, 2, 0).numpy().astype(int).repeat(4, 0).repeat(4, 1)
     assert (pixels(mask.after) == COLORS[classes]).all()
     assert (pixels(pair.after) == numpy.where((classes > 0)[..., None], (image + COLORS[classes]) // 2, image)).all()
