@@ -33,7 +33,8 @@ typedef struct {
   /* Blocks of the program that the loader can use soon, and a block that it
    * could not take. As `offered`. */
   Block* stock;
-  int views_batches; /* tensors view batches; only with memory of the program */
+  int views_batches; /* tensors view batches: memory of the program is offered
+                      */
   int in_next;       /* 0 or 1 */
   int closed;        /* the blocks are ours again */
 } Loader;
@@ -176,8 +177,10 @@ typedef struct {
 typedef enum { kFine, kReported, kNotReady, kNoMemory, kTooManyDims } Outcome;
 
 /* Gives the loader the blocks that it can use now: those of the program first.
+ * `of_pool`: 0 or 1, whether blocks of the pool follow. With 0, the loader may
+ * want more than StockUp() has found; the next call has made blocks for them.
  */
-static Outcome OfferBlocks(Loader* self, millrace_error** error) {
+static Outcome OfferBlocks(Loader* self, int of_pool, millrace_error** error) {
   uint32_t wanted = 0;
   if (millrace_loader_wanted(self->loader, &wanted, error) !=
       MILLRACE_STATUS_OK) {
@@ -185,13 +188,20 @@ static Outcome OfferBlocks(Loader* self, millrace_error** error) {
   }
   for (; wanted > 0; --wanted) {
     Block* block = Pop(&self->stock);
-    if (block == NULL)
+    const int of_stock = block != NULL;
+    if (!of_stock) {
+      if (!of_pool) return kFine;
       block = millrace_pool_take(self->pool, self->batch_bytes);
+    }
     if (block == NULL) return kNoMemory;
     const millrace_status status = millrace_loader_offer(
         self->loader, block->data, self->batch_bytes, error);
     if (status != MILLRACE_STATUS_OK) {
-      Push(&self->stock, block);
+      if (of_stock) {
+        Push(&self->stock, block);
+      } else {
+        millrace_block_drop(block);
+      }
       if (status != MILLRACE_STATUS_RESOURCE_EXHAUSTED) return kReported;
       /* The window has become smaller meanwhile. */
       millrace_error_free(*error);
@@ -253,10 +263,11 @@ static Outcome FindField(const millrace_batch* batch, Field* field,
   return kFine;
 }
 
-/* Waits for one slice, or with 0 not at all. */
-static Outcome Receive(Loader* self, int64_t slice_ms, Received* received,
-                       millrace_status* status, millrace_error** error) {
-  Outcome outcome = OfferBlocks(self, error);
+/* Waits for one slice, or with 0 not at all. `of_pool`: as OfferBlocks(). */
+static Outcome Receive(Loader* self, int of_pool, int64_t slice_ms,
+                       Received* received, millrace_status* status,
+                       millrace_error** error) {
+  Outcome outcome = OfferBlocks(self, of_pool, error);
   if (outcome != kFine) return outcome;
   *status =
       millrace_loader_next(self->loader, slice_ms, &received->batch, error);
@@ -442,11 +453,11 @@ static PyObject* NextBatch(Loader* self, PyObject* names, PyObject* allocate,
     millrace_status status = MILLRACE_STATUS_OK;
     millrace_error* error = NULL;
     Outcome outcome;
-    if (allocate != NULL && self->views_batches && !StockUp(self, allocate)) {
-      return NULL;
-    }
+    const int of_program = allocate != NULL && self->views_batches;
+    if (of_program && !StockUp(self, allocate)) return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    outcome = Receive(self, wait ? kSliceMs : 0, received, &status, &error);
+    outcome = Receive(self, !of_program, wait ? kSliceMs : 0, received, &status,
+                      &error);
     if (outcome == kFine && allocate == NULL) {
       outcome = TakeMemory(self, received);
       if (outcome == kFine) outcome = FillFields(received, &error);
@@ -530,6 +541,13 @@ static PyObject* Next(Loader* self, PyObject* arguments) {
   millrace_block_drop(received.block);
   free(received.fields);
   return result;
+}
+
+static PyObject* ExpectView(Loader* self, PyObject* argument) {
+  const unsigned long long bytes = PyLong_AsUnsignedLongLong(argument);
+  if (PyErr_Occurred()) return NULL;
+  if (bytes > kMaxSmallBytes) self->views_batches = 1;
+  Py_RETURN_NONE;
 }
 
 /* ---- Other functions
@@ -626,6 +644,10 @@ static PyMethodDef methods[] = {
      "whether to compute what the pipeline leaves to the client,\nand to show "
      "images as [rows, C, H, W]. allocate: None, or a function that returns "
      "memory for\nthe tensors, (object, address) for a number of bytes."},
+    {"expect_view", (PyCFunction)ExpectView, METH_O,
+     "expect_view(bytes): a tensor of so many bytes is wanted as it is sent. "
+     "next() then offers\nmemory of `allocate` from its first call on, where "
+     "the tensor views the batch, and not\nfrom the first such batch on."},
     {"seek", (PyCFunction)Seek, METH_VARARGS,
      "seek(epoch, step): continues at this position."},
     {"position", (PyCFunction)Position, METH_NOARGS,
@@ -634,7 +656,8 @@ static PyMethodDef methods[] = {
     {"where_the_time_went", (PyCFunction)WhereTheTimeWent, METH_NOARGS,
      "Why the consumer waited since the last call, in one line."},
     {"explain", (PyCFunction)Explain, METH_VARARGS,
-     "explain(epoch, step): what was drawn for each sample, as JSON. Handles no "
+     "explain(epoch, step): what was drawn for each sample, as JSON. Handles "
+     "no "
      "signals."},
     {"cancel_explain", (PyCFunction)CancelExplain, METH_NOARGS,
      "Ends explain() in other threads: CancelledError."},

@@ -8,6 +8,13 @@ import zlib
 from typing import NamedTuple, Sequence
 
 
+# Of the classes of a mask, from class 1, in turn: as server/data_tool/preview_batch.cc.
+_CLASS_COLORS = (
+    (230, 25, 75), (60, 180, 75), (255, 225, 25), (0, 130, 200), (245, 130, 48), (145, 30, 180), (70, 240, 240),
+    (240, 50, 230), (210, 245, 60), (0, 128, 128), (170, 110, 40), (128, 0, 0), (0, 0, 128), (128, 128, 0),
+    (255, 255, 255))
+
+
 class Picture(NamedTuple):
     width: int
     height: int
@@ -46,8 +53,25 @@ def fitted(picture: Picture, side: int) -> Picture:
     return Picture(width, height, b"".join(result))
 
 
-def without_border(picture: Picture, inner: int) -> Picture:
-    """Without the black rows and columns at the edges. The middle square of side `inner` stays."""
+def coloured(classes: Picture, below: Picture | None = None) -> Picture:
+    """A mask, whose grey levels are classes, in a colour for each class: half of the colour over a picture of its
+    size; class 0 shows the picture alone. Without a picture, on black. Class 255, which loss functions usually
+    ignore, is grey."""
+    index = classes.rgb[::3]
+    planes = []
+    for color in range(3):
+        plane = index.translate(bytes([0, *(_CLASS_COLORS[number % len(_CLASS_COLORS)][color]
+                                            for number in range(254)), 128]))
+        if below is not None:
+            plane = bytes([(level + under) // 2 if number else under for number, level, under in
+                           zip(index, plane, below.rgb[color::3])])
+        planes.append(plane)
+    return of_planes(classes.width, classes.height, planes)
+
+
+def inside_border(picture: Picture, inner: int) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of the part that black rows and columns at the edges leave. The middle square of
+    side `inner` stays."""
     def is_black_row(y: int) -> bool:
         return not any(picture.row(y))
 
@@ -60,6 +84,12 @@ def without_border(picture: Picture, inner: int) -> Picture:
     x1 = next((x + 1 for x in reversed(range(right, picture.width)) if not is_black_column(x)), right)
     y0 = next((y for y in range(top) if not is_black_row(y)), top)
     y1 = next((y + 1 for y in reversed(range(bottom, picture.height)) if not is_black_row(y)), bottom)
+    return x0, y0, x1, y1
+
+
+def cut(picture: Picture, part: tuple[int, int, int, int]) -> Picture:
+    """The part from left and top to right and bottom."""
+    x0, y0, x1, y1 = part
     return Picture(x1 - x0, y1 - y0,
                    b"".join(picture.row(y)[3 * x0:3 * x1] for y in range(y0, y1)))
 

@@ -142,6 +142,10 @@ class _Image(NamedTuple):
     channels_first: bool
     levels: Sequence[tuple[float, float]]  # (factor, offset) of each channel, to 0 .. 255
 
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.width, self.height
+
     def pictures(self, tensor: Tensor, rows: int) -> list[Picture]:
         """Of the first rows."""
         data, area = memoryview(tensor).tobytes(), self.height * self.width
@@ -160,6 +164,24 @@ class _Image(NamedTuple):
         return result
 
 
+class _Shown(NamedTuple):
+    """What a preview shows of each sample."""
+
+    image: _Image
+    masks: Sequence[_Image]  # of the image, as large as it
+    of: str  # the image is the mask of this field; "": it is none
+
+    def drawn(self, *pictures: Picture) -> Picture:
+        """The picture of a cell: an image under its masks, or a mask, which is the last picture."""
+        fitted = [_picture.fitted(picture, _CELL) for picture in pictures]
+        if self.of:
+            return _picture.coloured(fitted[-1])
+        result = fitted[0]
+        for mask in fitted[1:]:
+            result = _picture.coloured(mask, result)
+        return result
+
+
 def _level(value: float) -> int:
     return int(min(value + 0.5, 255.0)) if value > 0 else 0  # NaN is 0
 
@@ -168,15 +190,17 @@ def make(loader: Loader, position: Position, samples: int, field: str | None) ->
     """As `Loader.preview()`."""
     plan = loader.plan
     spec = _spec_text.parse(plan["pipeline"])
-    image = _image_of(plan["tensors"], spec, field)
+    shown = _shown_of(plan["tensors"], spec, field)
+    image = shown.image
     explained = loader.explain(*position)
     rows = explained["samples"][:samples]
     with loader._beside(position, output="dict", names=None, tensor_type="dlpack", pin_memory=None,
                         device=None, device_prefetch=None, pipeline=loader._pipeline.of_servers(),
                         apply_device_transform=False) as other:
         batch: dict[str, Tensor] = next(iter(other))
-    pictures = image.pictures(batch[image.name], len(rows))
-    stored = _stored(loader, spec, image.field, position.epoch, [row["position"] for row in rows])
+    pictures = [shown.drawn(*of) for of in zip(*(each.pictures(batch[each.name], len(rows))
+                                                 for each in (image, *shown.masks)))]
+    stored = _stored(loader, spec, shown, position.epoch, [row["position"] for row in rows])
     pairs = []
     for number, row in enumerate(rows):
         there = row["sample"] >= 0 and not row.get("left_empty", False)
@@ -186,44 +210,41 @@ def make(loader: Loader, position: Position, samples: int, field: str | None) ->
         pairs.append(_Pair(
             _title_of(row), lines + _lines_of(row, image.field),
             # Another sample: only one of the two pipelines has found damage and replaced it.
-            _picture.fitted(before, _CELL) if there and before and sample == row["sample"] else None,
-            _picture.fitted(pictures[number], _CELL) if there else None))
+            before if there and sample == row["sample"] else None,
+            pictures[number] if there else None))
     return Preview(
         f"epoch {position.epoch}, step {position.step} of {plan['steps_per_epoch']}: {image.name} "
         f"before and after the pipeline, {len(rows)} of {explained['rows']} rows",
         [f"drawn for the batch: {_drawn_text(drawn)}" for drawn in explained["drawn"]], pairs)
 
 
-def _image_of(tensors: Sequence[Mapping[str, Any]], spec: _spec_text.Message,
-              field: str | None) -> _Image:
-    """The tensor of `field`, else the first image that is no mask."""
+def _shown_of(tensors: Sequence[Mapping[str, Any]], spec: _spec_text.Message, field: str | None) -> _Shown:
+    """The tensor of `field`, else the first image that is no mask; and the masks of an image."""
     outputs = {}
     for output in spec.messages("outputs"):
         of = output.texts("field")[0]
         name = output.texts("name") or [of]
         outputs[name[0]] = of, output.texts("layout") == ["NCHW"]
-    no_images = {role.texts("field")[0] for role in spec.messages("field_roles")
-                 if role.texts("role") not in ([], ["IMAGE"])}
-    images = []
+    images: list[_Image] = []
+    masks: list[_Image] = []
+    image_of = {role.texts("field")[0]: (role.texts("of") or ["image"])[0]
+                for role in spec.messages("field_roles") if role.texts("role") == ["MASK"]}
     for tensor in tensors:
         of, first = outputs.get(tensor["name"], (tensor["name"], False))
-        image = _as_image(tensor, of, first, spec)
-        if image is None:
-            continue
-        if field is None and image.channels in (1, 3) and of not in no_images:
-            return image
-        if field in (of, tensor["name"]) and of in no_images:
-            raise InvalidArgumentError(
-                f"field={field!r} is a mask, and preview() shows images; `millrace-data preview` draws masks, on a "
-                f"machine with the data, and replay() returns their numbers")
-        if field in (of, tensor["name"]):
-            return image
-        if of not in no_images:
-            images.append(tensor["name"])
-    found = ", ".join(images) or "none"
+        found = _as_image(tensor, of, first, spec)
+        if found is not None:
+            (masks if of in image_of else images).append(found)
+    for image in images:
+        if (field is None and image.channels in (1, 3)) or field in (image.field, image.name):
+            return _Shown(image, [mask for mask in masks if image_of[mask.field] == image.field and
+                                  mask.size == image.size], "")
+    for mask in masks:
+        if field in (mask.field, mask.name):
+            return _Shown(mask, [], image_of[mask.field])
+    names = ", ".join(each.name for each in (images + masks if field else images)) or "none"
     raise InvalidArgumentError(
-        f"field={field!r} is no image of the batches; they have the images: {found}" if field else
-        f"the batches have no images of one or three channels to show (other images: {found}); "
+        f"field={field!r} is no image of the batches; they have the images: {names}" if field else
+        f"the batches have no images of one or three channels to show (other images: {names}); "
         "name one with field=")
 
 
@@ -254,7 +275,7 @@ def _levels(spec: _spec_text.Message, field: str, channels: int) -> list[tuple[f
     return [(255.0 if scaled else 1.0, 0.0)] * channels
 
 
-def _stored(loader: Loader, spec: _spec_text.Message, field: str, epoch: int,
+def _stored(loader: Loader, spec: _spec_text.Message, shown: _Shown, epoch: int,
             positions: Sequence[int]) -> dict[int, tuple[int, Picture]]:
     """{position in the epoch: (sample, picture)} of neighbouring positions, without the transforms.
     Positions past the end of the epoch, which are padding, are left out."""
@@ -265,32 +286,43 @@ def _stored(loader: Loader, spec: _spec_text.Message, field: str, epoch: int,
     size = max(number for number in range(1, count + 1) if first % number == 0)
     order = _spec_text.Message(part for part in spec if part[0] in (
         "spec_version", "sources", "seed", "shuffle", "bad_samples", "epoch_samples", "concatenate"))
-    decode = [message for transform in spec.messages("transforms")
-              for message in transform.messages("decode_image")
-              if field in (message.texts("field") or ["image"])]
-    name = _spec_text.quoted(field)
-    transforms = "".join(
-        f" transforms {{ decode_image {{ {message} }} }}"
-        f" transforms {{ resize {{ fields: {name} short_side: {_SHORT_SIDE} }} }}"
-        f" transforms {{ center_crop {{ fields: {name} height: {2 * _SHORT_SIDE}"
-        f" width: {2 * _SHORT_SIDE} }} }}" for message in decode[:1])
+    fields = [shown.of, shown.image.field] if shown.of else [
+        shown.image.field, *(mask.field for mask in shown.masks)]
+    decoding = {field: f"transforms {{ decode_image {{ {message} }} }} "
+                for transform in spec.messages("transforms") for message in transform.messages("decode_image")
+                for field in message.texts("field") or ["image"]}
+    if fields[0] not in decoding:  # then nothing makes a decoded mask as large as the image
+        fields = [field for field in fields if field not in decoding]
+    transforms = "".join(decoding.get(field, "") for field in fields)
+    if transforms:
+        # The masks' own fill would hide where the image ends.
+        image, *masks = (_spec_text.quoted(field) for field in fields)
+        both = f"fields: [{', '.join((image, *masks))}]"
+        transforms += "".join(f"field_roles {{ field: {mask} role: MASK of: {image} }} " for mask in masks) + (
+            f"transforms {{ resize {{ {both} short_side: {_SHORT_SIDE} }} }} "
+            f"transforms {{ center_crop {{ {both} height: {2 * _SHORT_SIDE} width: {2 * _SHORT_SIDE} }} }}")
     result: dict[int, tuple[int, Picture]] = {}
     with loader._another(
-            dataset=None, pipeline=f"{order}{transforms}", window=2, window_bytes=None, fields=(field, "sample_index"),
+            dataset=None, pipeline=f"{order} {transforms}", window=2, window_bytes=None,
+            fields=(*fields, "sample_index"),
             batch_size=None, global_batch_size=size, rank=0, world_size=1, shuffle=None,
             drop_last=False, seed=None, output="tuple", names=None, tensor_type="dlpack",
             pin_memory=None, device=None, device_prefetch=None, apply_device_transform=False) as other:
         other._progress.jump(Position(epoch, first // size))
-        image = _as_image(other.plan["tensors"][0], field, False, _spec_text.Message())
-        if image is None:
+        tensors = {tensor["name"]: tensor for tensor in other.plan["tensors"]}
+        stored = [_as_image(tensors[field], field, False, _spec_text.Message()) for field in fields]
+        images = [(place, image) for place, image in enumerate(stored)
+                  if image and stored[0] and image.size == stored[0].size]
+        if shown.image.field not in [image.field for _, image in images]:
             return {}  # for example stored with other dimensions, which an operator changes
         at = first
-        for tensor, index in other:
+        for *batch, index in other:
             samples = memoryview(index).tolist()
-            for sample, picture in zip(samples, image.pictures(tensor, len(samples))):
-                if decode:
-                    picture = _picture.without_border(picture, _SHORT_SIDE)
-                result[at] = sample, picture
+            for sample, *row in zip(samples, *(image.pictures(batch[place], len(samples)) for place, image in images)):
+                if transforms:
+                    part = _picture.inside_border(row[0], _SHORT_SIDE)
+                    row = [_picture.cut(picture, part) for picture in row]
+                result[at] = sample, shown.drawn(*row)
                 at += 1
             if at >= first + count:
                 break

@@ -3,12 +3,17 @@ InvalidArgumentError for a value out of range, and names the argument."""
 
 from __future__ import annotations
 
+import difflib
+import functools
 import numbers
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, ParamSpec, TypeVar
 
 from millrace.errors import ArgumentError, InvalidArgumentError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _MAX_UINT64 = 2**64 - 1
 # An epoch of the program has a next one, so that a loop can end.
@@ -46,6 +51,11 @@ def size(count: int) -> str:
         value /= 1024
         del units[0]
     return f"{value:.{0 if value >= 100 else 1}f}".removesuffix(".0") + " " + units[0]
+
+
+def bytes_of(dtype: str) -> int:
+    """Of an element: 4 of "float32"."""
+    return int("".join(filter(str.isdigit, dtype)) or 8) // 8  # bool
 
 
 def whole_number(name: str, value: Any, minimum: int, maximum: int = _MAX_UINT64) -> int:
@@ -102,6 +112,25 @@ def unknown_argument(callee: str, name: str, near: Sequence[str]) -> ArgumentErr
     return ArgumentError(f"{callee} has no argument {name}=" +
                          (f"; did you mean {near[0]}=?" if near else
                           f"; help(millrace.{callee}) lists the arguments"))
+
+
+def named_arguments(callee: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates the method `millrace.<callee>`, which has no **arguments: a name that it does not have raises
+    ArgumentError with the nearest name, where Python raises a TypeError without one."""
+    def decorated(method: Callable[P, R]) -> Callable[P, R]:
+        code = method.__code__
+        known = code.co_varnames[1:code.co_argcount + code.co_kwonlyargcount]  # without self
+
+        @functools.wraps(method)
+        def checked(*arguments: P.args, **named: P.kwargs) -> R:
+            for name in named:
+                if name not in known:
+                    raise unknown_argument(callee, name, difflib.get_close_matches(name, known, 1))
+            return method(*arguments, **named)
+
+        return checked
+
+    return decorated
 
 
 def optional_seconds(name: str, value: Any, may_be_zero: bool = False) -> float | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import copy
 import json
+import math
 import os
 import threading
 import weakref
@@ -88,10 +89,21 @@ class _Plan(NamedTuple):
     """What the servers answered when the loader was opened."""
 
     facts: dict[str, Any]
+    steps_per_epoch: int
     names: tuple[str, ...]  # of the tensors of a batch, in the order of the output
     keys: tuple[str, ...]  # the same under the names that the program wants
     transforms: tuple[bool, ...]  # whether the host computes what the pipeline leaves to the client
     on_device: tuple[Mapping[str, Any] | None, ...]  # the tensors for which the device does
+
+
+def _largest_view(plan: _Plan, rows: int) -> int:
+    """Bytes of the largest tensor of a full batch that nothing is computed from, as far as the plan fixes its
+    shape."""
+    tensors = {tensor["name"]: tensor for tensor in plan.facts["tensors"]}
+    return max((rows * math.prod(tensors[name]["sample_shape"]) * _values.bytes_of(tensors[name]["dtype"])
+                for name, transform in zip(plan.names, plan.transforms)
+                if name in tensors and min(tensors[name]["sample_shape"], default=0) >= 0 and
+                not (transform and tensors[name]["cast"])), default=0)
 
 
 class Loader:
@@ -286,7 +298,7 @@ class Loader:
         # seek() or load_state_dict() was called: the native loader is told the position, even the one
         # that it has, because that ends an error such as a damaged sample.
         self._restart = False
-        self._last_batch: BatchInfo | None = None
+        self._last_info: _device.Info | None = None
 
     # ---- Opening and closing --------------------------------------------------------------
 
@@ -327,11 +339,12 @@ class Loader:
 
     def _is_over(self) -> bool:
         """Whether the loader that is open must be opened again."""
-        return self._server_is_lost() or self._has_another_rank()
+        return (self._data is not None and self._server_is_lost() or
+                self._last_info is None and self._has_another_rank())
 
     def _has_another_rank(self) -> bool:
         """And has not delivered a batch as the old one."""
-        return self._last_batch is None and self._ranks_have_changed()
+        return self._last_info is None and self._ranks_have_changed()
 
     def _ranks_have_changed(self) -> bool:
         """Frameworks initialise torch.distributed after a program has asked for len()."""
@@ -410,6 +423,7 @@ class Loader:
                 self._expected.check(plan.facts)
             if not self._arguments["allow_uneven"]:
                 _last_batch.check_no_rank_is_empty(plan.facts, ranks[1])
+            native.expect_view(_largest_view(plan, int(plan.facts["batch_size"]) // ranks[1]))
             if self._target is not None:
                 self._feeder = _device.Feeder(self._target, device, int(plan.facts["steps_per_epoch"]),
                                               plan.on_device, convert)
@@ -465,7 +479,7 @@ class Loader:
             _device.computed(tensors.get(name)) if self._transform and self._target is not None else None
             for name in names])
         transforms = tuple([self._transform and tensor is None for tensor in on_device])
-        return _Plan(facts, tuple(names), keys, transforms, on_device)
+        return _Plan(facts, int(facts["steps_per_epoch"]), tuple(names), keys, transforms, on_device)
 
     def open(self) -> Loader:
         """Opens the loader now, and begins to receive batches. Returns the loader.
@@ -547,7 +561,8 @@ class Loader:
                 self._close_feeder()
 
     def _next_alone(self, iterator: _Epoch) -> Any:
-        plan = self._opened()[1]
+        opened = self._opened()
+        plan = opened[1]
         if self._closed:
             raise CancelledError("the loader was closed; make a new one")
         if self._iterator is None or self._iterator() is not iterator:
@@ -569,28 +584,28 @@ class Loader:
             iterator.begun = True
             iterator.here = self._progress.begin()
         wanted = iterator.here
-        if wanted.step >= plan.facts["steps_per_epoch"]:
+        if wanted.step >= plan.steps_per_epoch:
             self._iterator = None
             iterator.ended = True
             self._progress.finish()
             raise StopIteration
-        info, tensors = self._take(wanted)
+        info, tensors = self._take(opened, wanted)
         # Before the batch counts as delivered: local transforms are the program's, and may fail.
         batch = self._batch_of(plan, tensors)
         self._progress.advance(*wanted)
         iterator.here = self._progress.here
-        self._last_batch = BatchInfo(*info)
+        self._last_info = info
         return batch
 
-    def _take(self, wanted: Position) -> tuple[_device.Info, list[Any]]:
-        """The batch of a position, in tensors for the program."""
+    def _take(self, opened: tuple[_millrace.Loader, _Plan], wanted: Position) -> tuple[_device.Info, list[Any]]:
+        """The batch of a position, in tensors for the program. `opened`: what _opened() has returned."""
         if self._feeder is None:
-            received = self._receive(wanted)
+            received = self._receive(opened, wanted)
             convert = self._convert
             assert convert is not None
             return received[:5], [convert(tensor) for tensor in received[5]]
         if not self._feeder.has(wanted):
-            received = self._receive(wanted)  # may open again: with another feeder
+            received = self._receive(opened, wanted)  # may open again: with another feeder
             self._feeder.put(received)
         self._feeder.fill(self._receive_ready)
         return self._feeder.take()
@@ -600,11 +615,12 @@ class Loader:
             tensors = self._local.apply(plan.names, tensors)
         return dict(zip(plan.keys, tensors)) if self._as_dict else tuple(tensors)
 
-    def _receive(self, wanted: Position) -> _millrace.Batch:
-        for _ in range(_MAX_SERVERS):
-            native, plan = self._opened()  # of another server: the same plan, the same batches
+    def _receive(self, opened: tuple[_millrace.Loader, _Plan], wanted: Position) -> _millrace.Batch:
+        for server in range(_MAX_SERVERS):
+            if server > 0:
+                opened = self._opened()  # of another server: the same plan, the same batches
             try:
-                received = self._receive_from(native, plan, wanted, True)
+                received = self._receive_from(*opened, wanted, True)
                 assert received is not None
                 return received
             except Error as error:
@@ -636,9 +652,8 @@ class Loader:
             if received is None and not wait:
                 return None
             if received is not None and received[:2] == wanted:
-                after = Position(wanted.epoch, wanted.step + 1)
-                self._native_next = (after if after.step < plan.facts["steps_per_epoch"] else
-                                     Position(after.epoch + 1, 0))
+                self._native_next = (Position(wanted.epoch, wanted.step + 1)
+                                     if wanted.step + 1 < plan.steps_per_epoch else Position(wanted.epoch + 1, 0))
                 return received
             # Ctrl-C between the return of a call and its result has lost a batch.
         raise InternalError(f"the loader does not return the batch of epoch {wanted.epoch}, step "
@@ -805,7 +820,7 @@ class Loader:
     @property
     def last_batch(self) -> BatchInfo | None:
         """Position and rows of the batch that was returned last. None: there was none."""
-        return self._last_batch
+        return None if self._last_info is None else BatchInfo(*self._last_info)
 
     # ---- Looking closer ----------------------------------------------------------------------
 
@@ -828,6 +843,7 @@ class Loader:
         native = self._native
         return "the loader is not open" if native is None else native.where_the_time_went()
 
+    @_values.named_arguments("Loader.replay")
     def replay(self, epoch: int, step: int, *, drawn: bool = False) -> Any:
         """This rank's batch of any position again, as an iteration returns it, with its tensors. The
         iteration of this loader is not disturbed: another connection asks for the one batch.
@@ -866,6 +882,7 @@ class Loader:
         other._progress, other._expected = copy.copy(self._progress), self._expected
         return other
 
+    @_values.named_arguments("Loader.preview")
     def preview(self, epoch: int = 0, step: int = 0, samples: int = 8, *,
                 field: str | None = None) -> _preview.Preview:
         """Samples of this rank's batch of any position before and after the pipeline, with what was

@@ -15,6 +15,7 @@ left to the servers. They also check the values, when a loader is opened; a wron
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -346,7 +347,7 @@ def _check_names(library: str, options: Mapping[str, Any], kind: type[Pipeline])
     """Raises ArgumentError for an option of a translation that no Pipeline has."""
     if kind.__init__ is not Pipeline.__init__:
         return  # it has arguments of its own
-    of_pipelines = ("transforms", *(Pipeline.__init__.__kwdefaults__ or ()))
+    of_pipelines = tuple(inspect.signature(Pipeline).parameters)
     for name in options:
         if name not in of_pipelines:
             near = difflib.get_close_matches(name, ("field", "masks", "boxes", "decode", "local", *of_pipelines), 1)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import torch.utils.data  # type: ignore[import-not-found,unused-ignore]
-from millrace import _refused
+from millrace import _refused, _values
 from millrace._accelerate import Preparation
 from millrace._arrays import Arrays
 from millrace._preview import Preview
@@ -202,10 +202,12 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,unused-
         """As `Loader.where_the_time_went`."""
         return self._loader.where_the_time_went()
 
+    @_values.named_arguments("DataLoader.replay")
     def replay(self, epoch: int, step: int, *, drawn: bool = False) -> Any:
         """As `Loader.replay`."""
         return self._loader.replay(epoch, step, drawn=drawn)
 
+    @_values.named_arguments("DataLoader.preview")
     def preview(self, epoch: int = 0, step: int = 0, samples: int = 8, *,
                 field: str | None = None) -> Preview:
         """As `Loader.preview`."""

@@ -334,6 +334,8 @@ class Client:
 
 
 def main():
+    if len(sys.argv) not in (3, 5) or not all(number.isdecimal() for number in sys.argv[3:]):
+        sys.exit("usage: grpcio_client.py HOST:PORT[,HOST:PORT...] SPEC.textproto [EPOCH STEP]")
     servers, spec_file, *position = sys.argv[1:]
     epoch, step = (int(number) for number in position or (0, 0))
     with open(spec_file, encoding="utf-8") as file:

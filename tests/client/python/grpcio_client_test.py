@@ -186,6 +186,19 @@ class GrpcioClient(Case):
 assert step == 40 and batch["image"].shape == (30, 3, 64, 64)
 """)
 
+    def test_wrong_arguments_print_the_usage(self):
+        self._output_of("""
+for arguments in ([], ["a:1"], ["a:1", "spec", "3"], ["a:1", "spec", "x", "0"], ["a:1", "spec", "0", "-1"],
+                  ["a:1", "spec", "0", "0", "0"]):
+    sys.argv = ["grpcio_client.py", *arguments]
+    try:
+        grpcio_client.main()
+    except SystemExit as error:
+        assert str(error).startswith("usage: grpcio_client.py HOST:PORT[,HOST:PORT...] SPEC"), error
+    else:
+        raise AssertionError(arguments)
+""")
+
     def test_batches_are_those_of_the_package(self):
         self._output_of("""
 assert "proto" not in sys.modules

@@ -638,10 +638,22 @@ try:
     raise SystemExit("opened")
 except millrace.UnavailableError as error:
     assert "--timeout" not in str(error), error
-from millrace import _open_errors
-told = _open_errors.explained(millrace.UnavailableError("it is busy, or raise --timeout"), slow._arguments,
-                              slow._pipeline)
-assert str(told) == "it is busy, or give a larger open_timeout=", told
+# A server that greets as HTTP/2 does, and answers no request.
+import threading
+busy, connections = socket.create_server(("127.0.0.1", 0)), []
+def greet():
+    while True:
+        connections.append(busy.accept()[0])
+        connections[-1].sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))    # SETTINGS, without any
+threading.Thread(target=greet, daemon=True).start()
+slow = millrace.Loader(f"127.0.0.1:{busy.getsockname()[1]}", "d", batch_size=1, open_timeout=1, rank=0,
+                       world_size=1)
+try:
+    slow.open()
+    raise SystemExit("opened")
+except millrace.UnavailableError as error:
+    assert "is connected and has not answered" in str(error), error
+    assert str(error).endswith(", or give a larger open_timeout="), error
 """)
 
     def test_names_of_torch_without_torch(self):

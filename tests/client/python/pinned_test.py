@@ -4,7 +4,7 @@ with page-locked memory, down to the one call that makes it."""
 from torch_case import TorchCase
 
 _BEGIN = """
-import gc, warnings, weakref
+import gc, time, warnings, weakref
 import millrace._pinned as pinned
 made = []                             # (first address, bytes, the memory while somebody has it)
 def empty(bytes):
@@ -51,13 +51,24 @@ for named in (dict(), RAW, dict(fields=["valid", "label", "image", "sample_index
 """)
 
     def test_a_batch_is_received_into_the_memory_of_its_tensors(self):
-        # From the second batch in memory of torch on: before the first, nobody knows that tensors view it.
-        # A batch that comes before memory for it is offered is copied: few do, on a busy machine.
+        # The loader knows from the plan that tensors view batches, and offers no other memory.
         self._check("""
 one = loader(**RAW)
 size = one.plan["max_batch_bytes"]
 direct = [max(blocks_of(images)) >= size for images, _ in [*one] + [*one]]
-assert sum(direct[10:]) >= 60, direct
+assert direct == [True] * 82, direct
+# Also when the window grows while memory is made: what is made then is for the next call.
+made.clear()
+one = loader(apply_device_transform=False)
+pinned._empty = lambda bytes: time.sleep(0.002) or empty(bytes)
+direct = [max(blocks_of(images)) >= size for images, _ in [*one] + [*one]]
+assert direct == [True] * 82, direct
+pinned._empty = empty
+# Memory is offered for batches that tensors view, and for no others.
+for named, sizes in ((dict(fields=["label"]), {448, 256}), (dict(RAW, fields=["label"]), {128, 64})):
+    made.clear()
+    assert len(list(loader(**named))) == 41
+    assert {bytes for _, bytes, _ in made} == sizes, made
 # What is computed lies by itself, and so do small tensors: labels do not keep images.
 made.clear()
 assert len(list(loader())) == 41

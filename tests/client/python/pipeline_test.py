@@ -182,6 +182,25 @@ assert one != millrace.Pipeline() and T.Resize(5) != T.CenterCrop(5) and one.tra
 assert one.notes == () and one.local_transforms == () and str(one) == one.text and "preset" in repr(one)
 """)
 
+    def test_a_misspelt_argument_is_refused_with_the_nearest_name(self):
+        self.output_of("""
+from millrace import transforms as T
+BAD = millrace.ArgumentError
+refused(lambda: T.Resize(5, interpolaton="nearest"), BAD,
+        "transforms.Resize has no argument interpolaton=; did you mean interpolation=?")
+refused(lambda: T.RandomGrayscale(probability=1), BAD, "transforms.RandomGrayscale has no argument probability=",
+        "help(millrace.transforms.RandomGrayscale)")
+refused(lambda: T.OperatorRef(nam="x"), BAD, "transforms.OperatorRef", "name=?")
+refused(lambda: millrace.Pipeline([], sauces="a"), BAD, "Pipeline has no argument sauces=; did you mean sources=?")
+refused(lambda: millrace.Synthetic(5, [], latency=3), BAD, "Synthetic has no argument latency=", "latency_us=?")
+# A class of the program has names of its own.
+class Own(T.Resize):
+    def __init__(self, interpolaton, **others):
+        super().__init__(**others)
+        self.interpolaton = interpolaton
+assert Own("x", size=5).interpolaton == "x"
+""")
+
     def test_numbers_of_numpy(self):
         self.output_of("""
 import numpy

@@ -15,6 +15,7 @@ _COUNT = 60
 # Common to the scripts.
 _BEGIN = """
 import io, os, re, numpy
+from millrace import _picture
 from PIL import Image
 
 def pixels(picture):
@@ -149,6 +150,45 @@ for more in ('outputs { field: "image" layout: NCHW }',
     assert abs(pixels(pair.after)[100, 40].astype(int) - COLORS[0]).max() <= 1, more
 """, self.folders.address)
 
+    def test_masks_lie_over_their_images(self):
+        self._output_of("""
+MASKED = '''
+sources { synthetic { samples: 40 seed: 2
+  fields { name: "image" dtype: DTYPE_UINT8 shape: [24, 32, 3] }
+  fields { name: "mask" dtype: DTYPE_UINT8 shape: [24, 32, 1] } } }
+field_roles { field: "mask" role: MASK fill: 255 }
+transforms { horizontal_flip { fields: ["image", "mask"] p: 0.5 } }
+'''
+COLORS = numpy.array([(0, 0, 0), *_picture._CLASS_COLORS])
+def over(image, mask):
+    color = COLORS[numpy.where(mask > 0, (mask.astype(int) - 1) % 15 + 1, 0)]
+    color[mask == 255] = 128
+    return color, numpy.where((mask > 0)[..., None], (image.astype(int) + color) // 2, image)
+stored = millrace.Loader(ENDPOINT, pipeline=MASKED.split("field_roles")[0], batch_size=40)
+images, masks = next(iter(stored))
+one = millrace.Loader(ENDPOINT, pipeline=MASKED, batch_size=10, shuffle=True)
+assert set(numpy.unique(masks)) >= {0, 1, 15, 16, 254, 255}
+seen = 0
+for field in (None, "mask"):
+    for pair in one.preview(0, 1, 10, field=field)._pairs:
+        sample = sample_of(pair)
+        colors, mixed = over(images[sample], masks[sample, ..., 0])
+        expected = (colors if field else mixed).repeat(7, 0).repeat(7, 1)
+        assert (pixels(pair.before) == expected).all(), pair.title
+        flipped = "horizontal_flip: flipped" in pair.lines
+        assert (pixels(pair.after) == (expected[:, ::-1] if flipped else expected)).all(), pair.title
+        seen += flipped
+assert 0 < seen < 20
+# Where the loader has no masks, the image is shown alone.
+for pair in millrace.Loader(ENDPOINT, pipeline=MASKED, batch_size=10, fields=["image"]).preview(0, 1)._pairs:
+    assert (pixels(pair.before) == images[sample_of(pair)].repeat(7, 0).repeat(7, 1)).all(), pair.title
+# Classes may be whole numbers of another type.
+wide = MASKED + 'transforms { to_dtype { fields: "mask" dtype: DTYPE_INT64 placement: PLACEMENT_SERVER } }'
+texts = [millrace.Loader(ENDPOINT, pipeline=text, batch_size=10).preview(0, 1).png for text in (MASKED, wide)]
+assert texts[0] == texts[1]
+refused(lambda: one.preview(field="label"), millrace.InvalidArgumentError, "images: image, mask")
+""")
+
     def test_damaged_samples_and_padding(self):
         self._output_of(_PICTURES + """
 CROP = "transforms { center_crop { height: 20 width: 20 } }"
@@ -214,6 +254,9 @@ BAD = millrace.InvalidArgumentError
 refused(lambda: preview.save("sheet.jpg"), BAD, "sheet.jpg", ".png")
 refused(lambda: one.preview(0, 41), BAD, "0 to 40")
 refused(lambda: one.preview(samples=0), BAD, "samples")
+refused(lambda: one.preview(sample=3), millrace.ArgumentError,
+        "Loader.preview has no argument sample=; did you mean samples=?")
+refused(lambda: one.replay(0, 0, draw=True), millrace.ArgumentError, "Loader.replay", "drawn=?")
 refused(lambda: one.preview(field="label"), BAD, "label", "image")
 refused(millrace.Loader(ENDPOINT, pipeline=SPEC, batch_size=50, fields="label").preview, BAD, "no image")
 assert len(one.preview(field="image", samples=2)._pairs) == 2

@@ -242,6 +242,18 @@ del kept
 gc.collect()
 assert not alive, len(alive)
 
+# The first batch lies there, too, when it is known to be viewed; with expect_view(0), it does not.
+for expected in (1 << 20, 0):
+    native = open_native(window="2")
+    native.expect_view(expected)
+    image = take(native, allocate, transforms=RAW)[5][0]
+    assert (len(image.memory()[0].buffer) > image.nbytes + 63) == bool(expected)
+    for _ in range(40):
+        image = take(native, allocate, transforms=RAW)[5][0]
+    del image, native
+    gc.collect()
+    assert not alive, len(alive)
+
 # What a function may return: memory, None, and what is refused.
 native = open_native(window="2")
 turn = 0
@@ -498,6 +510,8 @@ for step in range(3):
     assert len(take(native, names=(), transforms=())[5]) == 0
     same = take(native, names=("image",) * 3, transforms=(True, False, True))[5]
     assert len({address_of(tensor) for tensor in same}) == 3
+for bad, kind in ((-1, OverflowError), (1 << 64, OverflowError), ("5", TypeError), (None, TypeError)):
+    fails(lambda: native.expect_view(bad), kind)
 for act in (native.seek, native.explain):
     for bad in ((), (1,), ("0", 0), (None, 0)):
         fails(lambda: act(*bad), TypeError)

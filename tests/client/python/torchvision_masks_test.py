@@ -56,6 +56,35 @@ both(crop, v2.ToDtype(torch.float32, scale=True), pixels=0)
 both(v2.Pad(3, padding_mode="constant", fill=2), crop, v2.ConvertImageDtype(), pixels=1e-6)
 """)
 
+    def test_preview_draws_the_masks_of_stored_files(self):
+        self.run_script(_SAMPLES + """
+import numpy
+from millrace import _picture
+def pixels(picture):
+    return numpy.frombuffer(picture.rgb, numpy.uint8).reshape(picture.height, picture.width, 3).astype(int)
+def nearest(array, height, width):
+    rows, columns = ((numpy.arange(new) + 0.5) * old / new for new, old in zip((height, width), array.shape))
+    return array[rows.astype(int)][:, columns.astype(int)]
+given = Pipeline.from_torchvision(v2.Compose([v2.CenterCrop(48), v2.ToImage()]), masks="mask", boxes="boxes")
+one = millrace.Loader(ENDPOINT, "shapes", given, batch_size=40, output="dict")
+batch = next(iter(one))
+shown, alone = one.preview(samples=40)._pairs, one.preview(samples=40, field="mask")._pairs
+COLORS = numpy.array([(0, 0, 0), *_picture._CLASS_COLORS])
+for row, (pair, mask, sample) in enumerate(zip(shown, alone, samples(), strict=True)):
+    classes = nearest(batch["mask"][row, 0].numpy(), 192, 192)
+    image = batch["image"][row].permute(1, 2, 0).numpy().astype(int).repeat(4, 0).repeat(4, 1)
+    assert (pixels(mask.after) == COLORS[classes]).all()
+    assert (pixels(pair.after) == numpy.where((classes > 0)[..., None], (image + COLORS[classes]) // 2, image)).all()
+    # The whole file, whatever classes are at its edges.
+    stored = sample["mask"].numpy()
+    stored = stored.reshape(stored.shape[-2:])
+    height, width = pixels(mask.before).shape[:2]
+    assert (pair.before.height, pair.before.width) == (height, width)
+    assert abs(width / height - stored.shape[1] / stored.shape[0]) < 0.05, (width, height, stored.shape)
+    differs = (pixels(mask.before) != COLORS[nearest(stored, height, width)]).any(2)
+    assert differs.mean() < 0.08, (row, differs.mean())
+""")
+
     def test_other_padding_of_masks(self):
         self.run_script(_SAMPLES + """
 for mode in ("edge", "reflect", "symmetric"):
