@@ -307,7 +307,8 @@ void AddResourceFlags(Values* to, program::FlagSet& flags) {
            "16MiB")
       .Default(
           "half of the memory that the process may use; with --lease_socket a "
-          "quarter, less 200MiB for the program itself, minimum 64MiB");
+          "quarter, less 200MiB for the program itself, minimum 64MiB, and "
+          "40MiB more for each further thread of --threads");
 }
 
 void AddConfigFlags(Values* to, program::FlagSet& flags) {
