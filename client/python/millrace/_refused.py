@@ -53,7 +53,7 @@ _REFUSED_NAMES = (*_OF_TORCH, *_OF_DATA_SETS, *_OF_TRANSLATIONS, *_OF_PIPELINES)
 
 # Names of other interfaces of Millrace, and the argument here.
 _OTHER_NAMES = {"preset": "pipeline", "transforms": "pipeline", "endpoints": "endpoint",
-                "last_batch": "drop_last", "outputs": "fields", "world": "world_size"}
+                "last_batch": "drop_last", "outputs": "fields", "world": "world_size", "prefetch": "window"}
 
 
 def check(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> None:
