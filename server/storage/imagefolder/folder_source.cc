@@ -1,7 +1,6 @@
 #include "server/storage/imagefolder/folder_source.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,25 +23,12 @@
 #include "server/storage/imagefolder/folder_faults.h"
 #include "server/storage/imagefolder/folder_scan.h"
 #include "server/storage/imagefolder/index_cache.h"
+#include "server/storage/max_open_files.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_files.h"
 
 namespace millrace::storage {
 namespace {
-
-// Upper bound of the files that are open at the same time, for any limit of
-// open files.
-constexpr int kMaxOpenFiles = 512;
-constexpr int kMinOpenFiles = 16;
-
-// A sixteenth of the limit of open files: half of the descriptors that a server
-// reserves for files of datasets.
-int MaxOpenFiles() {
-  struct rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMinOpenFiles;
-  return static_cast<int>(
-      std::clamp<rlim_t>(limit.rlim_cur / 16, kMinOpenFiles, kMaxOpenFiles));
-}
 
 // Bytes of the memory budget that belong to a source as long as it lives.
 struct Reserved {
