@@ -199,10 +199,15 @@ bool CopyInt64s(Bytes entry, const FeatureValues& values,
 bool HasFeatureLists(Bytes example) {
   WireReader reader(example);
   WireField field;
+  bool lists = false;
   while (reader.Next(&field)) {
-    if (field.Is(kFeatureListsField, WireType::kBytes)) return true;
+    // Of another message, such as a tensor's.
+    if (field.number == kFeaturesField && field.type != WireType::kBytes) {
+      return false;
+    }
+    lists = lists || field.Is(kFeatureListsField, WireType::kBytes);
   }
-  return false;
+  return lists;
 }
 
 }  // namespace millrace::storage

@@ -63,7 +63,7 @@ TEST(ExampleSchema, EveryFeatureBecomesAFieldInTheOrderOfTheNames) {
 
 TEST(ExampleSchema, ImagesAreToldByTheirFirstBytes) {
   for (const std::string& image : {kJpeg, std::string("\x89PNG\r\n\x1A\n..."),
-                                  std::string("RIFF1234WEBP")}) {
+                                   std::string("RIFF1234WEBP")}) {
     EXPECT_EQ(Described(ExampleBytes({{"x", Strings({image})}})),
               "x<x image []");
   }

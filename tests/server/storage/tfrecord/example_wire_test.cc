@@ -222,6 +222,8 @@ TEST(ExampleWire, TellsASequenceExample) {
   sequence.mutable_feature_lists();
   EXPECT_TRUE(HasFeatureLists(AsBytes(sequence.SerializeAsString())));
   EXPECT_FALSE(HasFeatureLists(AsBytes(ExampleBytes({{"a", Ints({1})}}))));
+  // A TensorProto has a type and a shape there.
+  EXPECT_FALSE(HasFeatureLists(AsBytes("\x08\x01" + Message(2, "shape"))));
 }
 
 // Whatever protobuf takes, and whatever it takes it for.
