@@ -137,8 +137,7 @@ std::vector<std::string> Seeds() {
 }
 
 std::vector<std::string> Words() {
-  return {"ids",  "text", "label", "image/encoded", "image/class/label",
-          "\x0A", "\x12", "\x1A"};
+  return {"ids", "text", "label", "image/encoded", "image/class/label"};
 }
 
 }  // namespace

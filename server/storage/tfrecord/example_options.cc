@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/clean_text.h"
@@ -45,12 +44,6 @@ absl::Status ParseOption(absl::string_view name, const std::string& value,
       return BadValue(name, value, "write the name of a feature");
     }
     (name == "image" ? parsed->image : parsed->label) = value;
-  } else if (name == "label_offset") {
-    int64_t offset;
-    if (!absl::SimpleAtoi(value, &offset)) {
-      return BadValue(name, value, "write a whole number, for example -1");
-    }
-    parsed->label_offset = offset;
   } else if (name == "fields") {
     MR_ASSIGN_OR_RETURN(parsed->fields, ParseNames(name, value));
   } else if (name == "ragged") {
@@ -64,8 +57,8 @@ absl::Status ParseOption(absl::string_view name, const std::string& value,
   } else {
     return absl::InvalidArgumentError(absl::StrCat(
         "unknown option '", CleanText(name, kMaxQuotedBytes),
-        "' of a tfrecord: dataset; there are image, label, label_offset, "
-        "fields, ragged and preset"));
+        "' of a tfrecord: dataset; there are image, label, fields, "
+        "ragged and preset"));
   }
   return absl::OkStatus();
 }

@@ -1,17 +1,17 @@
 // The options of a tfrecord: URI, for example
 //
-//   tfrecord:/data/train-*?image=jpeg&label=class&label_offset=-1
+//   tfrecord:/data/train-*?image=jpeg&label=class
 //
 //   image=FEATURE       becomes the field "image", an encoded image
 //   label=FEATURE       becomes the field "label", a class index
-//   label_offset=N      is added to each label
 //   fields=A,B          features that become fields of their own names
 //   ragged=A,B          features whose number of values differs between records
-//   preset=NAME         imagenet: image=image/encoded, label=image/class/label,
-//                       label_offset=-1; none: no automatic preset
+//   preset=NAME         imagenet: image/encoded and image/class/label, which
+//                       begins at 1; none: no automatic preset
 //
 // Without image, label and fields, every feature of the first record becomes a
-// field. It reads no data (ExampleRule does).
+// field. The options of all formats (label_offset, classes) are not here:
+// extent_uri.h has them.
 //
 // Plain values; pure function.
 
@@ -19,7 +19,6 @@
 #define MILLRACE_SERVER_STORAGE_TFRECORD_EXAMPLE_OPTIONS_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +32,7 @@ namespace millrace::storage {
 inline constexpr absl::string_view kImagenetImage = "image/encoded";
 inline constexpr absl::string_view kImagenetLabel = "image/class/label";
 // Those labels begin at 1; 0 is the background.
-inline constexpr int64_t kImagenetLabelOffset = -1;
+inline constexpr int64_t kImagenetFirstLabel = 1;
 
 enum class ExamplePreset {
   kAutomatic,  // kImagenet where a record has its features
@@ -44,7 +43,6 @@ enum class ExamplePreset {
 struct ExampleOptions {
   std::string image;  // empty: not given
   std::string label;  // empty: not given
-  std::optional<int64_t> label_offset;
   std::vector<std::string> fields;
   std::vector<std::string> ragged;
   ExamplePreset preset = ExamplePreset::kAutomatic;

@@ -12,6 +12,7 @@
 #include "common/count_text.h"
 #include "common/status_macros.h"
 #include "server/storage/sample_check.h"
+#include "server/storage/tfrecord/example_options.h"
 #include "server/storage/tfrecord/tfrecord_scanner.h"
 
 namespace millrace::storage {
@@ -101,11 +102,11 @@ class PartReader {
 }  // namespace
 
 ExampleRule::ExampleRule(Schema schema, std::vector<std::string> features,
-                         int class_field, int64_t label_offset)
+                         int class_field, int64_t first_label)
     : schema_(std::move(schema)),
       features_(std::move(features)),
       class_field_(class_field),
-      label_offset_(label_offset) {
+      first_label_(first_label) {
   for (int i = 0; i < schema_.fields_size(); ++i) {
     ListKind kind = ListKind::kNone;
     int64_t count = -1;
@@ -118,14 +119,15 @@ ExampleRule::ExampleRule(Schema schema, std::vector<std::string> features,
 
 absl::StatusOr<std::unique_ptr<ExampleRule>> ExampleRule::Create(
     Schema schema, std::vector<std::string> features, int class_field,
-    int64_t label_offset) {
+    int64_t first_label) {
   MR_RETURN_IF_ERROR(SampleCheck::Create(schema).status());
   const auto refused = [](absl::string_view what, absl::string_view field) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " '", CleanText(field, kMaxQuotedBytes), "'"));
   };
   if (static_cast<int>(features.size()) != schema.fields_size() ||
-      class_field < -1 || class_field >= schema.fields_size()) {
+      class_field < -1 || class_field >= schema.fields_size() ||
+      first_label < 0) {
     return absl::InvalidArgumentError(
         "the fields and the features of a tfrecord: dataset do not belong "
         "together");
@@ -147,14 +149,14 @@ absl::StatusOr<std::unique_ptr<ExampleRule>> ExampleRule::Create(
     }
   }
   return absl::WrapUnique(new ExampleRule(
-      std::move(schema), std::move(features), class_field, label_offset));
+      std::move(schema), std::move(features), class_field, first_label));
 }
 
 std::string ExampleRule::Encode() const {
   PartWriter writer;
   writer.Number(kEncodingVersion);
   writer.Number(static_cast<int32_t>(class_field_));
-  writer.Number(label_offset_);
+  writer.Number(first_label_);
   // Deterministic: a Schema has no maps.
   writer.Text(schema_.SerializeAsString());
   for (const std::string& feature : features_) writer.Text(feature);
@@ -169,11 +171,11 @@ absl::StatusOr<std::unique_ptr<ExampleRule>> ExampleRule::Restore(
   PartReader reader(encoded);
   uint32_t version;
   int32_t class_field;
-  int64_t label_offset;
+  int64_t first_label;
   absl::string_view encoded_schema;
   Schema schema;
   if (!reader.Number(&version) || version != kEncodingVersion ||
-      !reader.Number(&class_field) || !reader.Number(&label_offset) ||
+      !reader.Number(&class_field) || !reader.Number(&first_label) ||
       !reader.Text(&encoded_schema) ||
       !schema.ParseFromArray(encoded_schema.data(),
                              static_cast<int>(encoded_schema.size()))) {
@@ -187,7 +189,7 @@ absl::StatusOr<std::unique_ptr<ExampleRule>> ExampleRule::Restore(
   }
   if (!reader.AtEnd()) return damaged();
   auto rule =
-      Create(std::move(schema), std::move(features), class_field, label_offset);
+      Create(std::move(schema), std::move(features), class_field, first_label);
   if (!rule.ok()) return damaged();
   return rule;
 }
@@ -201,16 +203,17 @@ std::string ExampleRule::FieldText(int i) const {
 }
 
 absl::Status ExampleRule::SetLabel(int i, RecordFields* fields) const {
-  int64_t stored;
-  std::memcpy(&stored, fields->all()[i].data(), sizeof(stored));
+  if (first_label_ == 0) return absl::OkStatus();
   int64_t label;
-  if (__builtin_add_overflow(stored, label_offset_, &label) || label < 0) {
-    return absl::DataLossError(absl::StrCat(
-        FieldText(i), " is ", stored,
-        " in the file, and label_offset=", label_offset_,
-        " makes it no class index (these begin at 0): give the label_offset "
-        "that fits these labels, or preset=none if they are no classes"));
+  std::memcpy(&label, fields->all()[i].data(), sizeof(label));
+  if (label < first_label_) {
+    return absl::DataLossError(
+        absl::StrCat(FieldText(i), " is ", label,
+                     ", and labels of preset=imagenet begin at ", first_label_,
+                     ": if these begin at 0, write image=", kImagenetImage,
+                     "&label=", kImagenetLabel, " in place of the preset"));
   }
+  label -= first_label_;
   std::memcpy(fields->Make(i, sizeof(label)), &label, sizeof(label));
   return absl::OkStatus();
 }

@@ -1,11 +1,12 @@
 // ExampleRule turns the payload of a TFRecord record, a tf.train.Example, into
 // fields: each field is the values of one feature.
 //
-//   feature                          field
-//   one byte string                  ENCODED_IMAGE or RAGGED uint8
-//   n floats, n integers             TENSOR float32, int64 [n]; a scalar if n =
-//   1 floats, integers, named ragged   RAGGED float32, int64 the label class
-//   index: the integer + label_offset
+//   feature                            field
+//   one byte string                    ENCODED_IMAGE or RAGGED uint8
+//   one float, one integer             TENSOR float32, int64, a scalar
+//   n floats, n integers               TENSOR float32, int64 [n]
+//   floats, integers, named ragged     RAGGED float32, int64
+//   the label                          class index: the integer, from 0 on
 //
 // A rule decides by the first record of a dataset (InferExampleRule) and then
 // demands the same of each record. Features that are no field are skipped.
@@ -36,11 +37,11 @@ namespace millrace::storage {
 class ExampleRule : public FieldRule {
  public:
   // `features[i]` is the feature of field i; `class_field` is -1 or the field
-  // of the label. InvalidArgument: the schema is none of the table above, or a
-  // feature is named twice.
+  // of the label, whose values begin at `first_label`. InvalidArgument: the
+  // schema is none of the table above, or a feature is named twice.
   static absl::StatusOr<std::unique_ptr<ExampleRule>> Create(
       Schema schema, std::vector<std::string> features, int class_field,
-      int64_t label_offset);
+      int64_t first_label);
 
   // The rule whose Encode() gave `encoded`. DataLoss: the bytes are none.
   static absl::StatusOr<std::unique_ptr<ExampleRule>> Restore(
@@ -48,7 +49,7 @@ class ExampleRule : public FieldRule {
 
   const Schema& schema() const override { return schema_; }
   int class_field() const override { return class_field_; }
-  int64_t label_offset() const { return label_offset_; }
+  int64_t first_label() const { return first_label_; }
   // Name of the feature of field `i`.
   const std::string& feature(int i) const { return features_[i]; }
 
@@ -62,7 +63,7 @@ class ExampleRule : public FieldRule {
 
  private:
   ExampleRule(Schema schema, std::vector<std::string> features, int class_field,
-              int64_t label_offset);
+              int64_t first_label);
 
   // Sets field `i` from the map entry of its feature.
   absl::Status SetField(int i, absl::Span<const uint8_t> entry,
@@ -75,7 +76,7 @@ class ExampleRule : public FieldRule {
   const Schema schema_;
   const std::vector<std::string> features_;
   const int class_field_;
-  const int64_t label_offset_;
+  const int64_t first_label_;
   std::vector<ListKind> kinds_;
   std::vector<int64_t> counts_;  // of values in each record; -1: any
   absl::flat_hash_map<std::string, int> fields_by_feature_;

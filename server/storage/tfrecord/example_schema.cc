@@ -108,15 +108,9 @@ class Inference {
     if (image.empty() && label.empty() && options_.fields.empty()) {
       MR_RETURN_IF_ERROR(AddAll());
     }
-    int64_t offset =
-        options_.label_offset.value_or(imagenet ? kImagenetLabelOffset : 0);
-    if (class_field_ < 0 && options_.label_offset.has_value()) {
-      return absl::InvalidArgumentError(
-          "option label_offset of a tfrecord: dataset: no field is a label; "
-          "name its feature (label=FEATURE)");
-    }
     return ExampleRule::Create(std::move(schema_), std::move(names_),
-                               class_field_, offset);
+                               class_field_,
+                               imagenet ? kImagenetFirstLabel : 0);
   }
 
  private:

@@ -15,21 +15,18 @@ TEST(ExampleOptions, NoneAreGiven) {
   const auto options = ParseExampleOptions({});
   ASSERT_TRUE(options.ok());
   EXPECT_EQ(options->image, "");
-  EXPECT_FALSE(options->label_offset.has_value());
   EXPECT_EQ(options->preset, ExamplePreset::kAutomatic);
 }
 
 TEST(ExampleOptions, AreParsed) {
   const auto options = ParseExampleOptions({{"image", "jpeg"},
                                             {"label", "class/id"},
-                                            {"label_offset", "-1"},
                                             {"fields", "height,width"},
                                             {"ragged", "boxes"},
                                             {"preset", "none"}});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->image, "jpeg");
   EXPECT_EQ(options->label, "class/id");
-  EXPECT_EQ(options->label_offset, -1);
   EXPECT_EQ(options->fields, std::vector<std::string>({"height", "width"}));
   EXPECT_EQ(options->ragged, std::vector<std::string>({"boxes"}));
   EXPECT_EQ(options->preset, ExamplePreset::kNone);
@@ -43,8 +40,6 @@ TEST(ExampleOptions, BadOnesAreRefusedByName) {
       {{{"lable", "x"}}, "unknown option 'lable' of a tfrecord: dataset; "},
       {{{"image", ""}}, "option image= of a tfrecord: dataset: write the name"},
       {{{"label", ""}}, "option label="},
-      {{{"label_offset", "one"}}, "option label_offset=one"},
-      {{{"label_offset", "1.5"}}, "write a whole number"},
       {{{"fields", "a,,b"}}, "option fields=a,,b"},
       {{{"fields", "a,b,a"}}, "'a' is named twice"},
       {{{"ragged", ""}}, "option ragged="},

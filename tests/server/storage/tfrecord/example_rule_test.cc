@@ -101,30 +101,34 @@ TEST(ExampleRule, RaggedFieldsMayBeEmptyOrWithoutAKind) {
   EXPECT_FALSE(Split(*rule, {{"ids", Ints({1})}}).ok());
 }
 
-TEST(ExampleRule, AddsTheOffsetToLabels) {
-  const NamedFeatures first = {{"image/encoded", Strings({kJpeg})},
-                               {"image/class/label", Ints({1000})}};
-  const auto rule = RuleOf(first);
-  EXPECT_EQ(*Split(*rule, first), Texts({kJpeg, NumberText(int64_t{999})}));
+TEST(ExampleRule, ImagenetsLabelsBeginAtOne) {
+  const auto record = [](int64_t label) {
+    return NamedFeatures{{"image/encoded", Strings({kJpeg})},
+                         {"image/class/label", Ints({label})}};
+  };
+  const auto rule = RuleOf(record(1000));
+  EXPECT_EQ(*Split(*rule, record(1000)),
+            Texts({kJpeg, NumberText(int64_t{999})}));
+  EXPECT_EQ(*Split(*rule, record(1)), Texts({kJpeg, NumberText(int64_t{0})}));
+  for (const int64_t label : {int64_t{0}, INT64_MIN}) {
+    const absl::Status error = Split(*rule, record(label)).status();
+    EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(
+        error.message(),
+        absl::StrCat("field 'label' (feature 'image/class/label') is ", label,
+                     ", and labels of preset=imagenet begin at 1: if "
+                     "these begin at 0, write image=image/encoded&label="
+                     "image/class/label in place of the preset"));
+  }
 }
 
-absl::Status LabelError(int64_t label, const char* offset) {
-  const auto rule = RuleOf({{"label", Ints({1})}}, {{"label_offset", offset}});
-  return Split(*rule, {{"label", Ints({label})}}).status();
-}
-
-TEST(ExampleRule, RefusesLabelsThatAreNoClassIndex) {
-  const absl::Status error = LabelError(0, "-1");
-  EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(error.message(),
-            "field 'label' is 0 in the file, and label_offset=-1 makes it no "
-            "class index (these begin at 0): give the label_offset that fits "
-            "these labels, or preset=none if they are no classes");
-  EXPECT_FALSE(LabelError(-1, "0").ok());
-  EXPECT_FALSE(LabelError(INT64_MIN, "-1").ok());
-  EXPECT_FALSE(LabelError(INT64_MAX, "1").ok());
-  EXPECT_TRUE(LabelError(INT64_MAX, "0").ok());
-  EXPECT_TRUE(LabelError(-5, "5").ok());
+// label_offset is the source's matter, and may make them class indices.
+TEST(ExampleRule, OtherLabelsAreAsTheyAre) {
+  const auto rule = RuleOf({{"label", Ints({1})}});
+  for (const int64_t label : {int64_t{0}, int64_t{-1}, INT64_MIN, INT64_MAX}) {
+    EXPECT_EQ(*Split(*rule, {{"label", Ints({label})}}),
+              Texts({NumberText(label)}));
+  }
 }
 
 TEST(ExampleRule, ChecksThePayload) {
@@ -202,7 +206,6 @@ TEST(ExampleRule, IsRestoredFromItsEncoding) {
       {"jpeg", Strings({kJpeg})}, {"class", Ints({4})}, {"ids", Ints({1, 2})}};
   const auto rule = RuleOf(first, {{"image", "jpeg"},
                                    {"label", "class"},
-                                   {"label_offset", "-2"},
                                    {"fields", "ids"},
                                    {"ragged", "ids"}});
   const std::string encoded = rule->Encode();
@@ -217,6 +220,10 @@ TEST(ExampleRule, IsRestoredFromItsEncoding) {
         << bytes;
   }
   EXPECT_FALSE(ExampleRule::Restore(encoded + "x").ok());
+  const NamedFeatures imagenet = {{"image/encoded", Strings({kJpeg})},
+                                  {"image/class/label", Ints({7})}};
+  EXPECT_EQ((*ExampleRule::Restore(RuleOf(imagenet)->Encode()))->first_label(),
+            1);
   std::string newer = encoded;
   newer[0] = 2;
   EXPECT_FALSE(ExampleRule::Restore(newer).ok());

@@ -105,10 +105,7 @@ TEST(ExampleSchema, ImagenetsFeaturesAreAPreset) {
   EXPECT_EQ(Describe(**rule),
             "image<image/encoded image []; "
             "label<image/class/label tensor i64 []*");
-  EXPECT_EQ((*rule)->label_offset(), -1);
-  const auto zero = Infer(record, {{"label_offset", "0"}});
-  ASSERT_TRUE(zero.ok());
-  EXPECT_EQ((*zero)->label_offset(), 0);
+  EXPECT_EQ((*rule)->first_label(), 1);
   EXPECT_EQ(
       Described(record, {{"preset", "imagenet"}, {"fields", "image/filename"}}),
       "image<image/encoded image []; "
@@ -137,6 +134,8 @@ TEST(ExampleSchema, OptionsNameImageAndLabel) {
                                            {"size", Ints({4, 5})}});
   EXPECT_EQ(Described(record, {{"image", "jpeg"}, {"label", "class"}}),
             "image<jpeg image []; label<class tensor i64 []*");
+  const auto rule = Infer(record, {{"image", "jpeg"}, {"label", "class"}});
+  EXPECT_EQ((*rule)->first_label(), 0);
   EXPECT_EQ(Described(record, {{"image", "jpeg"}, {"fields", "size,class"}}),
             "image<jpeg image []; size<size tensor i64 [2]; "
             "class<class tensor i64 []");
@@ -182,7 +181,6 @@ TEST(ExampleSchema, RefusalsNameFeatureAndWayOut) {
       {{{"label", "floats"}}, "a label is one integer"},
       {{{"label", "good"}, {"fields", "good"}}, "name each feature and each"},
       {{{"preset", "imagenet"}}, "no feature 'image/encoded'"},
-      {{{"fields", "good"}, {"label_offset", "1"}}, "no field is a label"},
   };
   for (const auto& each : cases) {
     const absl::Status error = Infer(record, each.options).status();
