@@ -18,7 +18,7 @@
 
 namespace millrace::storage {
 
-// Most features that become fields without being named.
+// Max number of features that become fields without being named.
 inline constexpr int kMaxExampleFields = 256;
 
 // `payload` is that of the first record, without its checksum. Fields: image,

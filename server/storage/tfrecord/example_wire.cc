@@ -29,11 +29,11 @@ bool ForEachList(Bytes entry, const uint8_t** damage,
   WireReader reader(entry);
   WireField field;
   while (reader.Next(&field)) {
-    if (!field.Is(kFeatureField, WireType::kBytes)) continue;
+    if (!field.Is(kFeatureField, WireKind::kBytes)) continue;
     WireReader feature(field.bytes);
     WireField list;
     while (feature.Next(&list)) {
-      if (list.type != WireType::kBytes || list.number > 3) continue;
+      if (list.type != WireKind::kBytes || list.number > 3) continue;
       if (!visit(static_cast<ListKind>(list.number), list.bytes)) return false;
     }
     if (!Check(feature, damage)) return false;
@@ -51,7 +51,7 @@ bool AddBytesList(Bytes list, const uint8_t** damage, FeatureValues* values) {
   WireReader reader(list);
   WireField field;
   while (reader.Next(&field)) {
-    if (!field.Is(kValueField, WireType::kBytes)) continue;
+    if (!field.Is(kValueField, WireKind::kBytes)) continue;
     ++values->count;
     values->view = field.bytes;
   }
@@ -60,8 +60,8 @@ bool AddBytesList(Bytes list, const uint8_t** damage, FeatureValues* values) {
 
 // Of a FloatList: one value, or a packed list.
 bool HasFloats(const WireField& field) {
-  return field.Is(kValueField, WireType::kFixed32) ||
-         field.Is(kValueField, WireType::kBytes);
+  return field.Is(kValueField, WireKind::kFixed32) ||
+         field.Is(kValueField, WireKind::kBytes);
 }
 
 bool AddFloatList(Bytes list, const uint8_t** damage, FeatureValues* values) {
@@ -84,9 +84,9 @@ bool AddInt64List(Bytes list, const uint8_t** damage, FeatureValues* values) {
   WireReader reader(list);
   WireField field;
   while (reader.Next(&field)) {
-    if (field.Is(kValueField, WireType::kVarint)) {
+    if (field.Is(kValueField, WireKind::kVarint)) {
       ++values->count;
-    } else if (field.Is(kValueField, WireType::kBytes)) {
+    } else if (field.Is(kValueField, WireKind::kBytes)) {
       if (!field.bytes.empty() && field.bytes.back() >= 0x80) {
         *damage = &field.bytes.back();
         return false;
@@ -118,16 +118,16 @@ bool ForEachFeature(Bytes example, const uint8_t** damage,
   WireReader reader(example);
   WireField features;
   while (reader.Next(&features)) {
-    if (!features.Is(kFeaturesField, WireType::kBytes)) continue;
+    if (!features.Is(kFeaturesField, WireKind::kBytes)) continue;
     WireReader map(features.bytes);
     WireField entry;
     while (map.Next(&entry)) {
-      if (!entry.Is(kEntryField, WireType::kBytes)) continue;
+      if (!entry.Is(kEntryField, WireKind::kBytes)) continue;
       absl::string_view name;
       WireReader pair(entry.bytes);
       WireField part;
       while (pair.Next(&part)) {
-        if (!part.Is(kKeyField, WireType::kBytes)) continue;
+        if (!part.Is(kKeyField, WireKind::kBytes)) continue;
         name = {reinterpret_cast<const char*>(part.bytes.data()),
                 part.bytes.size()};
       }
@@ -183,9 +183,9 @@ bool CopyInt64s(Bytes entry, const FeatureValues& values,
     WireReader reader(list);
     WireField field;
     while (reader.Next(&field)) {
-      if (field.Is(kValueField, WireType::kVarint)) {
+      if (field.Is(kValueField, WireKind::kVarint)) {
         put(field.varint);
-      } else if (field.Is(kValueField, WireType::kBytes)) {
+      } else if (field.Is(kValueField, WireKind::kBytes)) {
         WireReader packed(field.bytes);
         uint64_t value;
         while (packed.NextVarint(&value)) put(value);
@@ -202,10 +202,10 @@ bool HasFeatureLists(Bytes example) {
   bool lists = false;
   while (reader.Next(&field)) {
     // Of another message, such as a tensor's.
-    if (field.number == kFeaturesField && field.type != WireType::kBytes) {
+    if (field.number == kFeaturesField && field.type != WireKind::kBytes) {
       return false;
     }
-    lists = lists || field.Is(kFeatureListsField, WireType::kBytes);
+    lists = lists || field.Is(kFeatureListsField, WireKind::kBytes);
   }
   return lists;
 }

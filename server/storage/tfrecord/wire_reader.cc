@@ -32,15 +32,15 @@ bool WireReader::NextVarint(uint64_t* value) {
   return ReadVarint(value);
 }
 
-bool WireReader::ReadTag(uint32_t* number, WireType* type) {
+bool WireReader::ReadTag(uint32_t* number, WireKind* type) {
   const uint8_t* const start = at_;
   uint64_t tag;
   if (!ReadVarint(&tag)) return false;
   // Of a longer number, protobuf keeps 32 bits.
   *number = static_cast<uint32_t>(tag) >> 3;
-  *type = static_cast<WireType>(tag & 7);
+  *type = static_cast<WireKind>(tag & 7);
   if (at_ - start > kMaxTagBytes || *number == 0 ||
-      (tag & 7) > static_cast<uint64_t>(WireType::kFixed32)) {
+      (tag & 7) > static_cast<uint64_t>(WireKind::kFixed32)) {
     at_ = start;
     return Fail();
   }
@@ -51,19 +51,19 @@ bool WireReader::ReadValue(WireField* field) {
   uint64_t bytes = 0;
   const uint8_t* const start = at_;
   switch (field->type) {
-    case WireType::kVarint:
+    case WireKind::kVarint:
       return ReadVarint(&field->varint);
-    case WireType::kFixed64:
+    case WireKind::kFixed64:
       bytes = 8;
       break;
-    case WireType::kFixed32:
+    case WireKind::kFixed32:
       bytes = 4;
       break;
-    case WireType::kBytes:
+    case WireKind::kBytes:
       if (!ReadVarint(&bytes)) return false;
       break;
-    case WireType::kGroup:
-    case WireType::kGroupEnd:
+    case WireKind::kGroup:
+    case WireKind::kGroupEnd:
       return Fail();
   }
   if (bytes > static_cast<uint64_t>(end_ - at_)) {
@@ -83,10 +83,10 @@ bool WireReader::SkipGroup(uint32_t number) {
     if (at_ == end_) return Fail();
     WireField field;
     if (!ReadTag(&field.number, &field.type)) return false;
-    if (field.type == WireType::kGroup) {
+    if (field.type == WireKind::kGroup) {
       if (depth == kMaxGroups) return Fail();
       open[depth++] = field.number;
-    } else if (field.type == WireType::kGroupEnd) {
+    } else if (field.type == WireKind::kGroupEnd) {
       if (open[--depth] != field.number) return Fail();
     } else if (!ReadValue(&field)) {
       return false;
@@ -99,7 +99,7 @@ bool WireReader::Next(WireField* field) {
   if (!ok_ || at_ == end_) return false;
   field->bytes = {};
   if (!ReadTag(&field->number, &field->type)) return false;
-  if (field->type == WireType::kGroup) return SkipGroup(field->number);
+  if (field->type == WireKind::kGroup) return SkipGroup(field->number);
   return ReadValue(field);
 }
 

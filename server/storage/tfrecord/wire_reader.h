@@ -10,7 +10,7 @@
 //   WireReader reader(message);
 //   WireField field;
 //   while (reader.Next(&field)) {
-//     if (field.Is(1, WireType::kBytes)) Use(field.bytes);
+//     if (field.Is(1, WireKind::kBytes)) Use(field.bytes);
 //   }
 //   if (!reader.ok()) return Damaged(reader.position() - message.data());
 
@@ -23,7 +23,7 @@
 
 namespace millrace::storage {
 
-enum class WireType : uint8_t {
+enum class WireKind : uint8_t {
   kVarint = 0,
   kFixed64 = 1,
   kBytes = 2,
@@ -34,12 +34,12 @@ enum class WireType : uint8_t {
 
 struct WireField {
   uint32_t number = 0;  // at least 1
-  WireType type = WireType::kVarint;
+  WireKind type = WireKind::kVarint;
   uint64_t varint = 0;  // kVarint
   // kBytes: the content. kFixed32, kFixed64: the 4 or 8 bytes. kGroup: empty.
   absl::Span<const uint8_t> bytes;
 
-  bool Is(uint32_t n, WireType t) const { return number == n && type == t; }
+  bool Is(uint32_t n, WireKind t) const { return number == n && type == t; }
 };
 
 class WireReader {
@@ -67,7 +67,7 @@ class WireReader {
     return false;
   }
   bool ReadVarint(uint64_t* value);
-  bool ReadTag(uint32_t* number, WireType* type);
+  bool ReadTag(uint32_t* number, WireKind* type);
   // What follows the tag, of every type but groups.
   bool ReadValue(WireField* field);
   // From behind the tag that opens group `number` to behind its end.

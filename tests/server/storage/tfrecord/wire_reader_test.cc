@@ -20,7 +20,7 @@ std::vector<std::string> Fields(const std::string& message) {
   while (reader.Next(&field)) {
     fields.push_back(absl::StrCat(
         field.number, ":", static_cast<int>(field.type), ":",
-        field.type == WireType::kVarint ? absl::StrCat(field.varint)
+        field.type == WireKind::kVarint ? absl::StrCat(field.varint)
                                         : AsText(field.bytes)));
   }
   if (!reader.ok()) {
