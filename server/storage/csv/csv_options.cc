@@ -8,23 +8,29 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/clean_text.h"
+#include "common/status_macros.h"
+#include "common/usage_error.h"
+#include "server/storage/extents/extent_uri.h"
 
 namespace millrace::storage {
 namespace {
 
 constexpr size_t kMaxQuotedBytes = 200;
+constexpr absl::string_view kOptions[] = {"path", "label", "header",
+                                          "separator"};
 
 absl::Status BadValue(absl::string_view name, absl::string_view value,
                       absl::string_view wanted) {
-  return absl::InvalidArgumentError(
+  return UsageError(absl::InvalidArgumentError(
       absl::StrCat("option ", name, "=", CleanText(value, kMaxQuotedBytes),
-                   " of a csv: dataset: ", wanted));
+                   " of a csv: dataset: ", wanted)));
 }
 
 }  // namespace
 
 absl::StatusOr<CsvOptions> ParseCsvOptions(absl::string_view file,
                                            const FormatOptions& options) {
+  MR_RETURN_IF_ERROR(CheckOptions("csv", options, kOptions));
   CsvOptions parsed;
   if (absl::EndsWithIgnoreCase(file, ".tsv")) parsed.separator = '\t';
   for (const auto& [name, value] : options) {
@@ -47,11 +53,6 @@ absl::StatusOr<CsvOptions> ParseCsvOptions(absl::string_view file,
         return BadValue(name, value, "write comma, tab or semicolon");
       }
       parsed.separator = value == "comma" ? ',' : value == "tab" ? '\t' : ';';
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown option '", CleanText(name, kMaxQuotedBytes),
-                       "' of a csv: dataset; there are path, label, header and "
-                       "separator"));
     }
   }
   return parsed;

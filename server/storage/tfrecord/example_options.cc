@@ -7,17 +7,21 @@
 #include "absl/strings/str_split.h"
 #include "common/clean_text.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
+#include "server/storage/extents/extent_uri.h"
 
 namespace millrace::storage {
 namespace {
 
 constexpr size_t kMaxQuotedBytes = 200;
+constexpr absl::string_view kOptions[] = {"image", "label", "fields", "ragged",
+                                          "preset"};
 
 absl::Status BadValue(absl::string_view name, absl::string_view value,
                       absl::string_view wanted) {
-  return absl::InvalidArgumentError(
+  return UsageError(absl::InvalidArgumentError(
       absl::StrCat("option ", name, "=", CleanText(value, kMaxQuotedBytes),
-                   " of a tfrecord: dataset: ", wanted));
+                   " of a tfrecord: dataset: ", wanted)));
 }
 
 absl::StatusOr<std::vector<std::string>> ParseNames(absl::string_view name,
@@ -54,11 +58,6 @@ absl::Status ParseOption(absl::string_view name, const std::string& value,
     }
     parsed->preset =
         value == "none" ? ExamplePreset::kNone : ExamplePreset::kImagenet;
-  } else {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unknown option '", CleanText(name, kMaxQuotedBytes),
-        "' of a tfrecord: dataset; there are image, label, fields, "
-        "ragged and preset"));
   }
   return absl::OkStatus();
 }
@@ -67,15 +66,16 @@ absl::Status ParseOption(absl::string_view name, const std::string& value,
 
 absl::StatusOr<ExampleOptions> ParseExampleOptions(
     const FormatOptions& options) {
+  MR_RETURN_IF_ERROR(CheckOptions("tfrecord", options, kOptions));
   ExampleOptions parsed;
   for (const auto& [name, value] : options) {
     MR_RETURN_IF_ERROR(ParseOption(name, value, &parsed));
   }
   if (parsed.preset == ExamplePreset::kImagenet &&
       !(parsed.image.empty() && parsed.label.empty())) {
-    return absl::InvalidArgumentError(
+    return UsageError(absl::InvalidArgumentError(
         "options of a tfrecord: dataset: preset=imagenet names the features of "
-        "image and label, so image= and label= cannot be given too");
+        "image and label, so image= and label= cannot be given too"));
   }
   return parsed;
 }

@@ -37,7 +37,7 @@ TEST(ExampleOptions, BadOnesAreRefusedByName) {
     FormatOptions options;
     const char* says;
   } cases[] = {
-      {{{"lable", "x"}}, "unknown option 'lable' of a tfrecord: dataset; "},
+      {{{"lable", "x"}}, "tfrecord: has no option 'lable'"},
       {{{"image", ""}}, "option image= of a tfrecord: dataset: write the name"},
       {{{"label", ""}}, "option label="},
       {{{"fields", "a,,b"}}, "option fields=a,,b"},
