@@ -57,10 +57,10 @@ absl::Status LabelColumn::Add(absl::string_view cell) {
   }
   whole_numbers_ = whole_numbers_ && IsWholeNumber(cell);
   numbers_ = numbers_ && IsNumber(cell) && !HasLeadingZero(cell);
-  if (numbers_of_cells_.size() == kMaxCsvClasses && !numbers_) {
+  if (numbers_of_cells_.size() >= max_classes_ && !numbers_) {
     return absl::InvalidArgumentError(
         absl::StrCat("has the name of a class in column '", name_, "', which ",
-                     "has more than ", kMaxCsvClasses, " different ones"));
+                     "has more than ", max_classes_, " different ones"));
   }
   const auto number = static_cast<uint32_t>(numbers_of_cells_.size());
   numbers_of_cells_.emplace(cell, number);

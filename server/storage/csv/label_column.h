@@ -30,7 +30,7 @@
 
 namespace millrace::storage {
 
-// Max number of different names of a column.
+// Default max number of different names of a column.
 inline constexpr size_t kMaxCsvClasses = 1 << 18;
 
 struct LabelValues {
@@ -41,7 +41,8 @@ struct LabelValues {
 class LabelColumn {
  public:
   // `name` is that of the field.
-  explicit LabelColumn(std::string name) : name_(std::move(name)) {}
+  explicit LabelColumn(std::string name, size_t max_classes = kMaxCsvClasses)
+      : name_(std::move(name)), max_classes_(max_classes) {}
 
   // The cell of the next row. A part of a sentence ("has no value ..."),
   // DataLoss: the cell is empty, or no UTF-8; InvalidArgument: there are too
@@ -53,6 +54,7 @@ class LabelColumn {
 
  private:
   const std::string name_;
+  const size_t max_classes_;
   bool whole_numbers_ = true;
   bool numbers_ = true;
   // The number of each different cell in the order of their first rows.

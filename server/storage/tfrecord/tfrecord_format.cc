@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/storage/shard_paths.h"
 #include "server/storage/tfrecord/example_options.h"
@@ -45,9 +46,14 @@ class Tfrecord : public ExtentFormat {
     }
     MR_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> extent,
                         first.At(record->offset, record->bytes));
-    MR_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> payload,
-                        CheckPayload(extent));
-    return InferExampleRule(payload, parsed);
+    const absl::StatusOr<absl::Span<const uint8_t>> payload =
+        CheckPayload(extent);
+    if (!payload.ok()) {
+      return absl::Status(payload.status().code(),
+                          absl::StrCat("byte ", record->offset, ": ",
+                                       payload.status().message()));
+    }
+    return InferExampleRule(*payload, parsed);
   }
 
   absl::StatusOr<std::unique_ptr<FieldRule>> RestoreRule(

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-
 namespace millrace::storage {
 namespace {
 
@@ -83,12 +81,20 @@ TEST(LabelColumn, RefusesCellsWithoutAValue) {
 }
 
 TEST(LabelColumn, BoundsTheNumberOfClasses) {
-  LabelColumn column("path");
-  for (size_t i = 0; i < kMaxCsvClasses; ++i) {
-    ASSERT_TRUE(column.Add(absl::StrCat("n", i)).ok());
+  LabelColumn column("path", 3);
+  for (const char* name : {"a", "b", "c", "b"}) {
+    ASSERT_TRUE(column.Add(name).ok());
   }
-  EXPECT_TRUE(column.Add("n7").ok());
-  EXPECT_EQ(column.Add("one more").code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status error = column.Add("d");
+  EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(error.message(),
+            "has the name of a class in column 'path', which has more than 3 "
+            "different ones");
+  // Numbers are no classes.
+  LabelColumn numbers("path", 3);
+  for (const char* number : {"1", "2", "3", "4"}) {
+    EXPECT_TRUE(numbers.Add(number).ok());
+  }
 }
 
 }  // namespace

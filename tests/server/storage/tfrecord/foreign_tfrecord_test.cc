@@ -178,6 +178,16 @@ TEST(TfrecordFormat, RefusesIncompleteAndMixedSets) {
   }
 }
 
+TEST(TfrecordFormat, ADamagedFirstRecordHasNoRule) {
+  std::string file = RecordFile({ExampleBytes({{"a", Ints({1})}})});
+  file[15] ^= 1;
+  MemoryWindow window(file);
+  const absl::Status error = TfrecordFormat().NewRule({}, {}, window).status();
+  EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(error.message(),
+              HasSubstr("byte 12: byte 0 of the record: its "));
+}
+
 TEST(TfrecordFormat, AnEmptyObjectHasNoRule) {
   MemoryWindow window("");
   EXPECT_EQ(TfrecordFormat().NewRule({}, {}, window).status().code(),
