@@ -1,7 +1,7 @@
-// FileRoom is the memory for what the readers of a dataset are reading, files or
-// records of files: bounded in bytes. A reader that finds no room waits, first
-// come, first served. Small buffers are kept for the next files as far as they
-// fit beside those in use.
+// FileRoom is the memory for what the readers of a dataset are reading, files
+// or records of files: bounded in bytes. A reader that finds no room waits,
+// first come, first served. Small buffers are kept for the next files as far as
+// they fit beside those in use.
 //
 // Why no reader waits for ever: each file fits when nothing else is in the
 // room, and a thread that holds a buffer does not wait for another thread that

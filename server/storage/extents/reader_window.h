@@ -25,7 +25,7 @@ namespace millrace::storage {
 class ReaderWindow final : public ObjectWindow {
  public:
   // Bytes that are read after a jump, and at most ahead.
-  static constexpr uint64_t kJumpBytes = 2 << 10;
+  static constexpr uint64_t kJumpBytes = 4 << 10;
   static constexpr uint64_t kAheadBytes = 256 << 10;
 
   ReaderWindow(ObjectReader* objects, std::string name, ObjectIdentity identity)
