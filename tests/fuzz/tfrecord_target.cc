@@ -48,7 +48,7 @@ bool Run(const uint8_t* data, size_t size) {
   if (size == 0) return false;
   const storage::ExtentFormat& format = storage::TfrecordFormat();
   const std::string file(reinterpret_cast<const char*>(data) + 1, size - 1);
-  storage::MemoryWindow window(file);
+  storage::OwnedWindow window(file);
   const auto made = format.NewRule({}, OptionsOf(data[0]), window);
   if (!made.ok()) return false;
   const auto rule = format.RestoreRule((*made)->Encode());

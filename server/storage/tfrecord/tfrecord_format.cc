@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/storage/brace_list.h"
 #include "server/storage/shard_paths.h"
 #include "server/storage/tfrecord/example_options.h"
 #include "server/storage/tfrecord/example_rule.h"
@@ -24,7 +25,9 @@ class Tfrecord : public ExtentFormat {
                                   const FormatOptions& options) const override {
     MR_RETURN_IF_ERROR(ParseExampleOptions(options).status());
     MR_ASSIGN_OR_RETURN(ShardPaths shards, FindShards(path, kSuffix));
-    if (!shards.one_file) {
+    // A range of numbers names its files one by one; a glob takes what is
+    // there.
+    if (!shards.one_file && !HasBraceRange(path)) {
       // Both ways to number files are common: a-00000-of-00004.tfrecord,
       // a.tfrecord-00000-of-00004.
       MR_RETURN_IF_ERROR(CheckNumberedNames(shards.files, kSuffix));

@@ -31,7 +31,7 @@ struct Dataset {
 absl::Status ReadInto(const std::string& bytes, const FormatOptions& options,
                       Dataset* dataset) {
   const ExtentFormat& format = TfrecordFormat();
-  MemoryWindow window(bytes);
+  OwnedWindow window(bytes);
   if (dataset->rule == nullptr) {
     MR_ASSIGN_OR_RETURN(const auto rule, format.NewRule({}, options, window));
     // As a reader of the index has it.
@@ -178,10 +178,21 @@ TEST(TfrecordFormat, RefusesIncompleteAndMixedSets) {
   }
 }
 
+TEST(TfrecordFormat, ARangeNamesAPartOfASet) {
+  const TempFolder folder;
+  for (const char* name : {"t-00000-of-00003", "t-00001-of-00003"}) {
+    WriteFile(folder / name, "x");
+  }
+  const auto objects =
+      TfrecordFormat().List(folder / "t-{00000..00001}-of-00003", {});
+  ASSERT_TRUE(objects.ok()) << objects.status();
+  EXPECT_EQ(objects->names.size(), 2);
+}
+
 TEST(TfrecordFormat, ADamagedFirstRecordHasNoRule) {
   std::string file = RecordFile({ExampleBytes({{"a", Ints({1})}})});
   file[15] ^= 1;
-  MemoryWindow window(file);
+  OwnedWindow window(file);
   const absl::Status error = TfrecordFormat().NewRule({}, {}, window).status();
   EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(error.message(),
@@ -189,7 +200,7 @@ TEST(TfrecordFormat, ADamagedFirstRecordHasNoRule) {
 }
 
 TEST(TfrecordFormat, AnEmptyObjectHasNoRule) {
-  MemoryWindow window("");
+  OwnedWindow window("");
   EXPECT_EQ(TfrecordFormat().NewRule({}, {}, window).status().code(),
             absl::StatusCode::kDataLoss);
   EXPECT_EQ(TfrecordFormat().RestoreRule("x").status().code(),

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // "OFFSET+BYTES" of each record.
-absl::StatusOr<std::vector<std::string>> Scan(MemoryWindow& window) {
+absl::StatusOr<std::vector<std::string>> Scan(OwnedWindow& window) {
   TfrecordScanner scanner(&window);
   std::vector<std::string> records;
   while (true) {
@@ -27,35 +27,35 @@ absl::StatusOr<std::vector<std::string>> Scan(MemoryWindow& window) {
 }
 
 absl::Status ErrorOf(const std::string& file) {
-  MemoryWindow window(file);
+  OwnedWindow window(file);
   return Scan(window).status();
 }
 
 using Records = std::vector<std::string>;
 
 TEST(TfrecordScanner, FindsPayloadsWithTheirChecksums) {
-  MemoryWindow window(RecordFile({"abc", "", "defgh"}));
+  OwnedWindow window(RecordFile({"abc", "", "defgh"}));
   const auto records = Scan(window);
   ASSERT_TRUE(records.ok()) << records.status();
   EXPECT_EQ(*records, Records({"12+7", "31+4", "47+9"}));
 }
 
 TEST(TfrecordScanner, ReadsHeadersOnly) {
-  MemoryWindow window(
+  OwnedWindow window(
       RecordFile(std::vector<std::string>(5, std::string(1000, 'x'))));
   ASSERT_TRUE(Scan(window).ok());
   EXPECT_EQ(window.asked(), 5 * 12);
 }
 
 TEST(TfrecordScanner, AnEmptyFileHasNoRecords) {
-  MemoryWindow window("");
+  OwnedWindow window("");
   EXPECT_EQ(*Scan(window), Records());
 }
 
 TEST(TfrecordScanner, ADamagedPayloadIsNotItsMatter) {
   std::string file = RecordFile({"abc", "def"});
   file[13] ^= 1;
-  MemoryWindow window(file);
+  OwnedWindow window(file);
   EXPECT_EQ(*Scan(window), Records({"12+7", "31+7"}));
 }
 
@@ -88,7 +88,7 @@ TEST(TfrecordScanner, RefusesLengthsBeyondTheFile) {
   for (const uint64_t length :
        {uint64_t{4}, uint64_t{1} << 32, uint64_t{1} << 62, ~uint64_t{0},
         ~uint64_t{0} - 3, ~uint64_t{0} - 15}) {
-    MemoryWindow window(HeaderOf(length) + "abc1234");
+    OwnedWindow window(HeaderOf(length) + "abc1234");
     const absl::Status error = Scan(window).status();
     EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
     EXPECT_EQ(error.message(),
@@ -146,7 +146,7 @@ TEST(TfrecordScanner, RefusesCompressedFilesWithAWayOut) {
 // 0x8B1F = 35615, 0x9C78 = 40056: lengths that look like compressed files.
 TEST(TfrecordScanner, TakesLengthsThatLookLikeCompressedFiles) {
   for (const int length : {35615, 40056}) {
-    MemoryWindow window(RecordFile({std::string(length, 'x')}));
+    OwnedWindow window(RecordFile({std::string(length, 'x')}));
     EXPECT_EQ(*Scan(window), Records({absl::StrCat("12+", length + 4)}));
   }
 }

@@ -1,6 +1,6 @@
 // TFRecord files and tf.train.Examples in memory, for the tests.
 //
-//   MemoryWindow window(RecordFile({ExampleBytes({{"label", Ints({3})}})}));
+//   OwnedWindow window(RecordFile({ExampleBytes({{"label", Ints({3})}})}));
 
 #ifndef MILLRACE_TESTS_SERVER_STORAGE_TFRECORD_TFRECORD_TESTING_H_
 #define MILLRACE_TESTS_SERVER_STORAGE_TFRECORD_TFRECORD_TESTING_H_
@@ -30,9 +30,9 @@ inline std::string AsText(absl::Span<const uint8_t> bytes) {
 
 // An object in memory; keeps what At() gave in memory of its own, so that a
 // sanitizer sees a use of it after the next call.
-class MemoryWindow : public ObjectWindow {
+class OwnedWindow : public ObjectWindow {
  public:
-  explicit MemoryWindow(std::string bytes) : bytes_(std::move(bytes)) {}
+  explicit OwnedWindow(std::string bytes) : bytes_(std::move(bytes)) {}
 
   uint64_t size() const override { return bytes_.size(); }
 
