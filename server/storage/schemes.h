@@ -30,6 +30,7 @@ inline constexpr Scheme kSchemes[] = {
     {.name = "parquet"},
     {.name = "imagefolder", .reads_files = true},
     {.name = "tar", .reads_files = true},
+    {.name = "tfrecord", .reads_files = true},
 };
 
 // The scheme that `uri` begins with; null: none of these.

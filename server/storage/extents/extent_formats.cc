@@ -1,12 +1,14 @@
 #include "server/storage/extents/extent_formats.h"
 
 #include "server/storage/tar/tar_format.h"
+#include "server/storage/tfrecord/tfrecord_format.h"
 
 namespace millrace::storage {
 
 absl::Span<const ExtentFormat* const> ExtentFormats() {
   static const ExtentFormat* const formats[] = {
       &TarFormat(),
+      &TfrecordFormat(),
   };
   return formats;
 }
