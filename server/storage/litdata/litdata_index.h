@@ -21,7 +21,7 @@ namespace millrace::storage {
 
 struct LitdataLeaf {
   std::string name;
-  bool unnamed = false;  // an element of a list or tuple
+  bool unnamed = false;  // as TreeLeaf::unnamed
   std::string format;    // "jpeg"
 };
 

@@ -85,10 +85,11 @@ absl::Status AddLeaves(const Value& node, const TreeLeaf& self, int depth,
   }
   for (size_t i = 0; i < children.size(); ++i) {
     const std::string key = named ? keys[i] : absl::StrCat(i);
-    MR_RETURN_IF_ERROR(AddLeaves(
-        *children[i],
-        {self.name.empty() ? key : absl::StrCat(self.name, ".", key), !named},
-        depth + 1, where, leaves));
+    TreeLeaf child;
+    child.name = depth == 0 ? key : absl::StrCat(self.name, ".", key);
+    child.unnamed = depth == 0 && !named;
+    MR_RETURN_IF_ERROR(
+        AddLeaves(*children[i], child, depth + 1, where, leaves));
   }
   return absl::OkStatus();
 }
@@ -106,12 +107,9 @@ absl::StatusOr<std::vector<TreeLeaf>> ParseLitdataTree(
   const Value& protocol = document.list_value().values(0);
   if (protocol.number_value() != 1) return Damaged(where, "protocol is not 1");
   std::vector<TreeLeaf> leaves;
-  // A sample that is no collection is one leaf without a name of its own.
-  MR_RETURN_IF_ERROR(AddLeaves(document.list_value().values(1), {"", true}, 0,
+  // The name is for a sample that is a leaf itself.
+  MR_RETURN_IF_ERROR(AddLeaves(document.list_value().values(1), {"0", true}, 0,
                                where, &leaves));
-  for (TreeLeaf& leaf : leaves) {
-    if (leaf.name.empty()) leaf.name = "0";
-  }
   return leaves;
 }
 

@@ -19,8 +19,9 @@
 namespace millrace::storage {
 
 struct TreeLeaf {
-  std::string name;      // keys and places, joined by dots
-  bool unnamed = false;  // the leaf is an element of a list or tuple
+  std::string name;  // keys and places, joined by dots
+  // The sample is a list or tuple with this element, or this leaf itself.
+  bool unnamed = false;
 };
 
 // In the order of the columns. DataLoss: `json` is no tree, has more than
