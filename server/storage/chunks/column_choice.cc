@@ -86,11 +86,15 @@ class Chooser {
     return found;
   }
 
-  // -1: the option is not given.
-  absl::StatusOr<int> FindOne(const std::string& option) const {
+  // Whether `option` decides alone; then `column` is the one that it names, -1:
+  // none.
+  absl::StatusOr<bool> FindOne(const std::string& option, int* column) const {
     const auto name = options_.find(option);
-    if (name == options_.end()) return -1;
-    return Find(option, name->second);
+    if (name == options_.end()) return false;
+    *column = -1;
+    if (name->second.empty()) return true;
+    MR_ASSIGN_OR_RETURN(*column, Find(option, name->second));
+    return true;
   }
 
   static void MakeBytes(ColumnDraft& draft) {
@@ -174,8 +178,9 @@ class Chooser {
   }
 
   absl::Status FindImage() {
-    MR_ASSIGN_OR_RETURN(image_, FindOne("image"));
-    if (image_ >= 0) {
+    MR_ASSIGN_OR_RETURN(const bool given, FindOne("image", &image_));
+    if (given) {
+      if (image_ < 0) return absl::OkStatus();
       ColumnDraft& draft = drafts_[image_];
       if (draft.kind == ColumnKind::kBytes && draft.bytes == 0) {
         draft.kind = ColumnKind::kImage;
@@ -202,9 +207,9 @@ class Chooser {
   }
 
   absl::Status FindLabel() {
-    MR_ASSIGN_OR_RETURN(label_, FindOne("label"));
-    if (label_ >= 0) {
-      if (!IsNumber(drafts_[label_])) {
+    MR_ASSIGN_OR_RETURN(const bool given, FindOne("label", &label_));
+    if (given) {
+      if (label_ >= 0 && !IsNumber(drafts_[label_])) {
         return BadOption("label", drafts_[label_].name,
                          "a label is one integer, and the column holds none");
       }
@@ -306,7 +311,7 @@ absl::Status CheckChunkOptions(const FormatOptions& options) {
           absl::StrCat("unknown option '", name, "'; the options are ",
                        absl::StrJoin(kOptions, ", ")));
     }
-    if (value.empty()) {
+    if (value.empty() && (name == "ragged" || name == "tensor")) {
       return absl::InvalidArgumentError(
           absl::StrCat("option '", name, "' names no column"));
     }

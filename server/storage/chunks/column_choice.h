@@ -2,10 +2,10 @@
 // and the label. One rule for all formats of chunk files (docs/formats.md):
 //
 // - `image` is the column of that name, otherwise the only column of encoded
-//   images. Option image=COLUMN.
+//   images. Option image=COLUMN, or image= for none.
 // - `label`, the class index, is the column of that name if it is an integer,
 //   otherwise the only integer named class, cls, y or target, or without a name
-//   (in a tuple). Option label=COLUMN.
+//   (in a tuple). Option label=COLUMN, or label= for none.
 // - `image` and `label` come first, the other columns in their order.
 // - Arrays are tensors of the shape that the first sample has; arrays without a
 //   stored shape are RAGGED. Options ragged=A,B and tensor=A,B.

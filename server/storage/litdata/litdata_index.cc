@@ -116,6 +116,10 @@ absl::StatusOr<std::vector<LitdataLeaf>> ParseLitdataLeaves(
 
 absl::StatusOr<ObjectList> ListLitdataChunks(const std::string& path) {
   MR_ASSIGN_OR_RETURN(const IndexJson index, ReadIndexJson(path));
+  return ListLitdataChunks(index);
+}
+
+absl::StatusOr<ObjectList> ListLitdataChunks(const IndexJson& index) {
   MR_ASSIGN_OR_RETURN(const JsonMembers members, index.Members());
   if (members.Find("chunks") == nullptr && members.Find("shards") != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/storage/chunks/index_json.h"
 #include "server/storage/extents/extent_format.h"
 
 namespace millrace::storage {
@@ -34,6 +35,9 @@ absl::StatusOr<std::vector<LitdataLeaf>> ParseLitdataLeaves(
 // size. Unimplemented: the chunks are compressed, encrypted or of a kind that
 // has no samples of their own; says what to do.
 absl::StatusOr<ObjectList> ListLitdataChunks(const std::string& path);
+
+// The same for an index.json at hand.
+absl::StatusOr<ObjectList> ListLitdataChunks(const IndexJson& index);
 
 }  // namespace millrace::storage
 

@@ -102,6 +102,10 @@ absl::StatusOr<MdsColumns> ParseMdsColumns(absl::string_view json,
 
 absl::StatusOr<ObjectList> ListMdsShards(const std::string& path) {
   MR_ASSIGN_OR_RETURN(const IndexJson index, ReadIndexJson(path));
+  return ListMdsShards(index);
+}
+
+absl::StatusOr<ObjectList> ListMdsShards(const IndexJson& index) {
   MR_ASSIGN_OR_RETURN(const JsonMembers members, index.Members());
   if (members.Find("shards") == nullptr && members.Find("chunks") != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/storage/chunks/index_json.h"
 #include "server/storage/extents/extent_format.h"
 
 namespace millrace::storage {
@@ -38,6 +39,9 @@ absl::StatusOr<MdsColumns> ParseMdsColumns(absl::string_view json,
 // size. Unimplemented: a shard is compressed, or is no MDS file; says what to
 // do.
 absl::StatusOr<ObjectList> ListMdsShards(const std::string& path);
+
+// The same for an index.json at hand.
+absl::StatusOr<ObjectList> ListMdsShards(const IndexJson& index);
 
 }  // namespace millrace::storage
 

@@ -1,5 +1,5 @@
-// Chunk files in memory for tests: an object window over a text, and files and
-// records as the formats define them.
+// Chunk files for tests: records, chunks and folders as the formats define
+// them, and whole datasets as a format reads them.
 
 #ifndef MILLRACE_TESTS_SERVER_STORAGE_CHUNKS_CHUNK_TESTING_H_
 #define MILLRACE_TESTS_SERVER_STORAGE_CHUNKS_CHUNK_TESTING_H_
@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -26,6 +25,7 @@
 #include "server/storage/extents/extent_format.h"
 #include "server/storage/extents/field_rule.h"
 #include "server/storage/extents/object_window.h"
+#include "tests/server/storage/chunks/copying_window.h"
 
 namespace millrace::storage {
 
@@ -36,32 +36,6 @@ MATCHER_P(Begins, text, "begins with " + ::testing::PrintToString(text)) {
 MATCHER_P(Ends, text, "ends with " + ::testing::PrintToString(text)) {
   return absl::EndsWith(arg, text);
 }
-
-// As the contract says, and so that a reader outside of a view is found: each
-// view is memory of its own.
-class MemoryWindow final : public ObjectWindow {
- public:
-  explicit MemoryWindow(std::string bytes) : bytes_(std::move(bytes)) {}
-
-  uint64_t size() const override { return bytes_.size(); }
-  absl::StatusOr<absl::Span<const uint8_t>> At(uint64_t offset,
-                                               uint64_t bytes) override {
-    if (offset > bytes_.size() || bytes > bytes_.size() - offset) {
-      return absl::DataLossError(absl::StrCat("byte ", offset, ": no ", bytes,
-                                              " bytes of ", bytes_.size()));
-    }
-    largest_ = std::max(largest_, bytes);
-    view_.assign(bytes_.begin() + offset, bytes_.begin() + offset + bytes);
-    view_.shrink_to_fit();
-    return absl::MakeConstSpan(view_);
-  }
-  uint64_t largest() const { return largest_; }  // of the views
-
- private:
-  const std::string bytes_;
-  std::vector<uint8_t> view_;
-  uint64_t largest_ = 0;
-};
 
 template <typename Number>
 std::string BytesOf(Number number) {
@@ -176,13 +150,13 @@ inline absl::StatusOr<ReadDataset> ReadAll(const ExtentFormat& format,
   ReadDataset all;
   const auto list = format.List(path, options);
   if (!list.ok()) return list.status();
-  MemoryWindow first(FileBytes(list->names.front()));
+  CopyingWindow first(FileBytes(list->names.front()));
   auto rule = format.NewRule(*list, options, first);
   if (!rule.ok()) return rule.status();
   all.rule = std::move(*rule);
   RecordFields fields(all.rule->schema().fields_size());
   for (const std::string& name : list->names) {
-    MemoryWindow window(FileBytes(name));
+    CopyingWindow window(FileBytes(name));
     const auto records = ScanRecords(format, *all.rule, window);
     if (!records.ok()) return records.status();
     for (const std::string& record : *records) {

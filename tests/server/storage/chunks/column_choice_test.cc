@@ -109,6 +109,12 @@ TEST(ColumnChoiceTest, OptionsNameImageAndLabel) {
               ElementsAre("image image", "label 4 class", "a image", "cls 4"));
 }
 
+TEST(ColumnChoiceTest, AnEmptyOptionChoosesNoColumn) {
+  EXPECT_THAT(FieldsOf(Choose({Int("y"), Image("a"), Int("label")},
+                              {{"image", ""}, {"label", ""}})),
+              ElementsAre("y 4", "a image", "label 4"));
+}
+
 TEST(ColumnChoiceTest, OptionsThatDoNotFitAreRefused) {
   const auto message = [](const FormatOptions& options) {
     const auto rule = Choose({Image("a"), Int("n"), Image("image")}, options);
@@ -130,7 +136,8 @@ TEST(ColumnChoiceTest, OptionsThatDoNotFitAreRefused) {
   EXPECT_THAT(CheckChunkOptions({{"images", "a"}}).message(),
               HasSubstr("unknown option 'images'; the options are image, "
                         "label, ragged, tensor"));
-  EXPECT_FALSE(CheckChunkOptions({{"image", ""}}).ok());
+  EXPECT_FALSE(CheckChunkOptions({{"ragged", ""}}).ok());
+  EXPECT_TRUE(CheckChunkOptions({{"image", ""}, {"label", ""}}).ok());
   EXPECT_TRUE(CheckChunkOptions({{"image", "a"}, {"tensor", "b"}}).ok());
 }
 

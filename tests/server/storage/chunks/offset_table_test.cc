@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 // The first error of a whole scan; OK: none.
 absl::Status ScanStatus(const std::string& chunk,
                         const OffsetTableOptions& options = {}) {
-  MemoryWindow window(chunk);
+  CopyingWindow window(chunk);
   auto scanner = OffsetTableScanner::Create(window, options);
   if (!scanner.ok()) return scanner.status();
   while (true) {
@@ -29,7 +29,7 @@ std::string With(std::string chunk, size_t at, uint32_t number) {
 }
 
 TEST(OffsetTableTest, FindsTheRecordsInOrder) {
-  MemoryWindow window(ChunkOf({"one", "", "three"}, "gap"));
+  CopyingWindow window(ChunkOf({"one", "", "three"}, "gap"));
   auto scanner = OffsetTableScanner::Create(window, {.gap = true});
   ASSERT_TRUE(scanner.ok()) << scanner.status();
   EXPECT_EQ((*scanner)->records(), 3u);
@@ -52,7 +52,7 @@ TEST(OffsetTableTest, FindsTheRecordsInOrder) {
 
 TEST(OffsetTableTest, ATableOfManyBlocksIsReadInBlocks) {
   constexpr int kRecords = 200'000;
-  MemoryWindow window(ChunkOf(std::vector<std::string>(kRecords, "ab")));
+  CopyingWindow window(ChunkOf(std::vector<std::string>(kRecords, "ab")));
   auto scanner = OffsetTableScanner::Create(window, {});
   ASSERT_TRUE(scanner.ok()) << scanner.status();
   for (uint64_t i = 0; i < kRecords; ++i) {
@@ -82,7 +82,7 @@ TEST(OffsetTableTest, ACutFileIsDamagedWhereverItWasCut) {
 }
 
 TEST(OffsetTableTest, ATableLargerThanTheFileAllocatesNothing) {
-  MemoryWindow window(With(ChunkOf({"one"}), 0, 0xFFFFFFFF));
+  CopyingWindow window(With(ChunkOf({"one"}), 0, 0xFFFFFFFF));
   const auto scanner = OffsetTableScanner::Create(window, {});
   EXPECT_TRUE(absl::IsDataLoss(scanner.status()));
   EXPECT_THAT(scanner.status().message(),

@@ -185,16 +185,16 @@ TEST(LitdataFormatTest, DamagedChunksAreDataLoss) {
   const std::string chunk = ChunkOf({TextAndInt("a", 1), TextAndInt("b", 2)});
   const auto list = LitdataFormat().List(OneChunk(chunk), {});
   ASSERT_TRUE(list.ok()) << list.status();
-  MemoryWindow whole(chunk);
+  CopyingWindow whole(chunk);
   const auto rule = LitdataFormat().NewRule(*list, {}, whole);
   ASSERT_TRUE(rule.ok()) << rule.status();
   EXPECT_EQ(ScanRecords(LitdataFormat(), **rule, whole)->size(), 2u);
   for (size_t bytes = 0; bytes < chunk.size(); ++bytes) {
-    MemoryWindow window(chunk.substr(0, bytes));
+    CopyingWindow window(chunk.substr(0, bytes));
     const auto records = ScanRecords(LitdataFormat(), **rule, window);
     EXPECT_TRUE(absl::IsDataLoss(records.status())) << bytes;
   }
-  MemoryWindow empty(ChunkOf({}));
+  CopyingWindow empty(ChunkOf({}));
   EXPECT_TRUE(absl::IsInvalidArgument(
       LitdataFormat().NewRule(*list, {}, empty).status()));
   const auto restored = LitdataFormat().RestoreRule((*rule)->Encode());

@@ -123,7 +123,7 @@ TEST(MdsFormatTest, ReadsEveryEncodingThatStreamingWrote) {
 TEST(MdsFormatTest, ARestoredRuleIsTheSame) {
   const auto list = MdsFormat().List(kData + "/every", {});
   ASSERT_TRUE(list.ok()) << list.status();
-  MemoryWindow window(FileBytes(list->names[0]));
+  CopyingWindow window(FileBytes(list->names[0]));
   const auto rule = MdsFormat().NewRule(*list, {{"ragged", "raw"}}, window);
   ASSERT_TRUE(rule.ok()) << rule.status();
   const auto same = MdsFormat().RestoreRule((*rule)->Encode());
