@@ -284,7 +284,7 @@ class Chooser {
 
   std::vector<ColumnDraft> drafts_;
   const FormatOptions& options_;
-  std::vector<Column> columns_;
+  std::vector<ChunkColumn> columns_;
   std::vector<absl::Span<const uint8_t>> values_;  // of the first record
   int image_ = -1;                                 // columns; -1: none
   int label_ = -1;

@@ -57,7 +57,7 @@ enum class ColumnKind {
 
 struct ColumnDraft {
   std::string name;
-  uint64_t bytes = 0;  // as Column::bytes
+  uint64_t bytes = 0;  // as ChunkColumn::bytes
   ColumnKind kind = ColumnKind::kBytes;
   StoredType stored = StoredType::kBytes;
   std::vector<int64_t> shape;

@@ -30,10 +30,10 @@ absl::StatusOr<absl::Span<const uint8_t>> ValueAt(
 // for errors.
 template <typename Name, typename Visit>
 absl::Status VisitColumns(absl::Span<const uint8_t> record,
-                          const std::vector<Column>& columns, const Name& name,
-                          const Visit& visit) {
+                          const std::vector<ChunkColumn>& columns,
+                          const Name& name, const Visit& visit) {
   uint64_t head = 0;
-  for (const Column& column : columns) {
+  for (const ChunkColumn& column : columns) {
     if (column.bytes == 0) head += sizeof(uint32_t);
   }
   if (record.size() < head) {
@@ -70,7 +70,7 @@ uint64_t ElementsOf(const Field& field) {
 }
 
 // Whether values of `column` can be those of `field`.
-bool Fits(const Column& column, const Field& field) {
+bool Fits(const ChunkColumn& column, const Field& field) {
   switch (field.kind()) {
     case FIELD_KIND_ENCODED_IMAGE:
       return column.stored == StoredType::kBytes && column.header.empty();
@@ -102,7 +102,7 @@ absl::Status NoRule(absl::string_view why) {
 }  // namespace
 
 absl::Status SplitColumns(absl::Span<const uint8_t> record,
-                          const std::vector<Column>& columns,
+                          const std::vector<ChunkColumn>& columns,
                           std::vector<absl::Span<const uint8_t>>* values) {
   values->assign(columns.size(), {});
   return VisitColumns(
@@ -114,7 +114,7 @@ absl::Status SplitColumns(absl::Span<const uint8_t> record,
 }
 
 absl::StatusOr<std::unique_ptr<ColumnRule>> ColumnRule::Create(
-    Schema schema, std::vector<Column> columns, int class_field) {
+    Schema schema, std::vector<ChunkColumn> columns, int class_field) {
   MR_RETURN_IF_ERROR(SampleCheck::Create(schema).status());
   if (columns.size() != static_cast<size_t>(schema.fields_size()) ||
       columns.size() > kMaxColumns) {
@@ -123,7 +123,7 @@ absl::StatusOr<std::unique_ptr<ColumnRule>> ColumnRule::Create(
         " fields; there must be as many, and at most ", kMaxColumns));
   }
   std::vector<bool> taken(columns.size());
-  for (const Column& column : columns) {
+  for (const ChunkColumn& column : columns) {
     if (column.field < 0 || column.field >= schema.fields_size() ||
         taken[column.field]) {
       return absl::InvalidArgumentError(
@@ -162,7 +162,7 @@ std::string ColumnRule::Encode() const {
   AppendU32(static_cast<uint32_t>(class_field_ + 1), &out);
   AppendText(schema_.SerializeAsString(), &out);
   AppendU32(static_cast<uint32_t>(columns_.size()), &out);
-  for (const Column& column : columns_) {
+  for (const ChunkColumn& column : columns_) {
     AppendText(column.name, &out);
     AppendU64(column.bytes, &out);
     AppendU32(static_cast<uint32_t>(column.stored), &out);
@@ -185,8 +185,8 @@ absl::StatusOr<std::unique_ptr<ColumnRule>> ColumnRule::Restore(
                              static_cast<int>(schema_bytes.size()))) {
     return NoRule("is damaged");
   }
-  std::vector<Column> columns(count);
-  for (Column& column : columns) {
+  std::vector<ChunkColumn> columns(count);
+  for (ChunkColumn& column : columns) {
     column.name = std::string(reader.Text());
     column.bytes = reader.U64();
     const uint32_t stored = reader.U32();
@@ -214,13 +214,13 @@ absl::Status ColumnRule::Split(absl::Span<const uint8_t> record,
       record, columns_,
       [&](size_t i) { return schema_.fields(columns_[i].field).name(); },
       [&](size_t i, absl::Span<const uint8_t> value) {
-        const Column& column = columns_[i];
+        const ChunkColumn& column = columns_[i];
         if (!used.empty() && !used[column.field]) return absl::OkStatus();
         return SetField(column, value, fields);
       });
 }
 
-absl::Status ColumnRule::SetField(const Column& column,
+absl::Status ColumnRule::SetField(const ChunkColumn& column,
                                   absl::Span<const uint8_t> value,
                                   RecordFields* fields) const {
   const Field& field = schema_.fields(column.field);

@@ -35,7 +35,7 @@ namespace millrace::storage {
 // Columns of one dataset. A larger number is a mistake or damage.
 inline constexpr size_t kMaxColumns = 4096;
 
-struct Column {
+struct ChunkColumn {
   std::string name;  // in the files
   // Of each value; 0: it varies, and the record has it.
   uint64_t bytes = 0;
@@ -49,7 +49,7 @@ struct Column {
 // DataLoss: the sizes do not fit the record; the message begins with "byte N of
 // the record" or "field 'NAME'", NAME being the name of the column.
 absl::Status SplitColumns(absl::Span<const uint8_t> record,
-                          const std::vector<Column>& columns,
+                          const std::vector<ChunkColumn>& columns,
                           std::vector<absl::Span<const uint8_t>>* values);
 
 class ColumnRule : public FieldRule {
@@ -57,7 +57,7 @@ class ColumnRule : public FieldRule {
   // InvalidArgument: columns and fields do not fit each other, or the schema is
   // none; names the field.
   static absl::StatusOr<std::unique_ptr<ColumnRule>> Create(
-      Schema schema, std::vector<Column> columns, int class_field);
+      Schema schema, std::vector<ChunkColumn> columns, int class_field);
 
   // The rule whose Encode() gave `encoded`. DataLoss: the bytes are none.
   static absl::StatusOr<std::unique_ptr<ColumnRule>> Restore(
@@ -65,7 +65,7 @@ class ColumnRule : public FieldRule {
 
   const Schema& schema() const override { return schema_; }
   int class_field() const override { return class_field_; }
-  const std::vector<Column>& columns() const { return columns_; }
+  const std::vector<ChunkColumn>& columns() const { return columns_; }
 
   // Numbers, then schema, then each column with lengths before texts.
   std::string Encode() const override;
@@ -76,12 +76,13 @@ class ColumnRule : public FieldRule {
 
  private:
   ColumnRule() = default;
-  absl::Status SetField(const Column& column, absl::Span<const uint8_t> value,
+  absl::Status SetField(const ChunkColumn& column,
+                        absl::Span<const uint8_t> value,
                         RecordFields* fields) const;
 
   // Constant once created.
   Schema schema_;
-  std::vector<Column> columns_;
+  std::vector<ChunkColumn> columns_;
   std::vector<uint64_t> elements_;  // of each field; 0: it varies (RAGGED)
   int class_field_ = -1;
 };

@@ -29,14 +29,14 @@ inline uint32_t LoadU32(const void* from) {
 }
 
 template <typename Number>
-void AppendNumber(Number value, std::string* out) {
+void AppendLittleEndian(Number value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 inline void AppendU32(uint32_t value, std::string* out) {
-  AppendNumber(value, out);
+  AppendLittleEndian(value, out);
 }
 inline void AppendU64(uint64_t value, std::string* out) {
-  AppendNumber(value, out);
+  AppendLittleEndian(value, out);
 }
 // The length as u32, then the bytes.
 inline void AppendText(absl::string_view text, std::string* out) {

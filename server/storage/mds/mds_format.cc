@@ -44,7 +44,7 @@ absl::Status CheckConfig(ObjectWindow& window, uint64_t begin, uint64_t end,
   }
   std::vector<std::string> names;
   std::vector<uint64_t> sizes;
-  for (const Column& column : rule.columns()) {
+  for (const ChunkColumn& column : rule.columns()) {
     names.push_back(column.name);
     sizes.push_back(column.bytes);
   }

@@ -38,7 +38,7 @@ MATCHER_P(Ends, text, "ends with " + ::testing::PrintToString(text)) {
 }
 
 template <typename Number>
-std::string BytesOf(Number number) {
+std::string RawBytes(Number number) {
   return {reinterpret_cast<const char*>(&number), sizeof(number)};
 }
 
@@ -64,7 +64,7 @@ Number NumberOf(absl::Span<const uint8_t> bytes) {
 inline std::string SizedRecord(const std::vector<std::string>& values) {
   std::string record;
   for (const std::string& value : values) {
-    record += BytesOf(static_cast<uint32_t>(value.size()));
+    record += RawBytes(static_cast<uint32_t>(value.size()));
   }
   for (const std::string& value : values) record += value;
   return record;
@@ -73,12 +73,12 @@ inline std::string SizedRecord(const std::vector<std::string>& values) {
 // A chunk file of `records`, with `gap` behind the table.
 inline std::string ChunkOf(const std::vector<std::string>& records,
                            const std::string& gap = "") {
-  std::string chunk = BytesOf(static_cast<uint32_t>(records.size()));
+  std::string chunk = RawBytes(static_cast<uint32_t>(records.size()));
   uint32_t offset =
       static_cast<uint32_t>(4 * (records.size() + 2) + gap.size());
-  chunk += BytesOf(offset);
+  chunk += RawBytes(offset);
   for (const std::string& record : records) {
-    chunk += BytesOf(offset += static_cast<uint32_t>(record.size()));
+    chunk += RawBytes(offset += static_cast<uint32_t>(record.size()));
   }
   chunk += gap;
   for (const std::string& record : records) chunk += record;

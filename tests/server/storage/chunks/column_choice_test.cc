@@ -170,8 +170,8 @@ TEST(ColumnChoiceTest, PlainArraysAreRaggedUnlessTheyAreNamedTensors) {
 
 std::string Raw(uint32_t width, uint32_t height, const std::string& mode,
                 size_t pixels) {
-  return BytesOf(width) + BytesOf(height) +
-         BytesOf(static_cast<uint32_t>(mode.size())) + mode +
+  return RawBytes(width) + RawBytes(height) +
+         RawBytes(static_cast<uint32_t>(mode.size())) + mode +
          std::string(pixels, 'p');
 }
 

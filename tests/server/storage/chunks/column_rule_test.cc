@@ -40,9 +40,9 @@ std::unique_ptr<ColumnRule> Example() {
 }
 
 std::string ExampleRecord() {
-  return BytesOf<uint32_t>(3) + BytesOf<uint32_t>(8) +
-         BytesOf<uint16_t>(40000) + "JPG" + "h" + BytesOf(1.5f) +
-         BytesOf(2.5f) + BytesOf<int32_t>(7) + BytesOf<int32_t>(8);
+  return RawBytes<uint32_t>(3) + RawBytes<uint32_t>(8) +
+         RawBytes<uint16_t>(40000) + "JPG" + "h" + RawBytes(1.5f) +
+         RawBytes(2.5f) + RawBytes<int32_t>(7) + RawBytes<int32_t>(8);
 }
 
 absl::Status SplitStatus(const std::string& record,
@@ -62,9 +62,9 @@ TEST(ColumnRuleTest, SplitsAndConverts) {
     ASSERT_TRUE(rule->Split(SpanOf(record), {}, &fields).ok());
     EXPECT_EQ(TextOf(fields.all()[0]), "JPG");
     EXPECT_EQ(NumberOf<int64_t>(fields.all()[1]), 40000);
-    EXPECT_EQ(TextOf(fields.all()[2]), BytesOf(1.5f) + BytesOf(2.5f));
+    EXPECT_EQ(TextOf(fields.all()[2]), RawBytes(1.5f) + RawBytes(2.5f));
     EXPECT_EQ(TextOf(fields.all()[3]),
-              BytesOf<int32_t>(7) + BytesOf<int32_t>(8));
+              RawBytes<int32_t>(7) + RawBytes<int32_t>(8));
   }
   // Bytes that need no conversion are not copied.
   EXPECT_EQ(reinterpret_cast<const char*>(fields.all()[0].data()),
@@ -99,12 +99,12 @@ TEST(ColumnRuleTest, RecordsOfWrongSizesAreDamaged) {
       SplitStatus(record + "x").message(),
       HasSubstr("byte 30 of the record: 1 bytes follow the last column"));
   std::string large = record;
-  large.replace(0, 4, BytesOf(0xFFFFFFFF));
+  large.replace(0, 4, RawBytes(0xFFFFFFFF));
   EXPECT_THAT(SplitStatus(large).message(),
               "field 'image': its value has 4294967295 bytes from byte 10 of "
               "the record on, and the record has 30 bytes");
   std::string odd = record + "x";
-  odd.replace(4, 4, BytesOf<uint32_t>(9));
+  odd.replace(4, 4, RawBytes<uint32_t>(9));
   EXPECT_THAT(SplitStatus(odd).message(),
               HasSubstr("field 'tags': the value has 9 bytes, which is no "
                         "multiple of the 4 of an element"));
@@ -122,7 +122,7 @@ TEST(ColumnRuleTest, ATensorWithItsSizeInTheRecordHasTheSizeOfItsShape) {
   RecordFields fields(2);
   EXPECT_TRUE((*rule)
                   ->Split(SpanOf(SizedRecord(
-                              {BytesOf<int64_t>(1), std::string("\1\0", 2)})),
+                              {RawBytes<int64_t>(1), std::string("\1\0", 2)})),
                           {}, &fields)
                   .ok());
   EXPECT_THAT((*rule)
@@ -131,7 +131,7 @@ TEST(ColumnRuleTest, ATensorWithItsSizeInTheRecordHasTheSizeOfItsShape) {
               "field 'x': the value has 4 bytes, not the 8 of its type and "
               "shape");
   EXPECT_THAT((*rule)
-                  ->Split(SpanOf(SizedRecord({BytesOf<int64_t>(1), "\1\2"})),
+                  ->Split(SpanOf(SizedRecord({RawBytes<int64_t>(1), "\1\2"})),
                           {}, &fields)
                   .message(),
               "field 'b': the value 2 is no bool, which is 0 or 1");
@@ -167,7 +167,7 @@ TEST(ColumnRuleTest, ADamagedEncodingIsRefused) {
 TEST(ColumnRuleTest, ColumnsAndFieldsMustFit) {
   Schema schema;
   *schema.add_fields() = FieldOf("x", FIELD_KIND_TENSOR, DTYPE_FLOAT32, {2});
-  const auto create = [&](const Column& column, int class_field = -1) {
+  const auto create = [&](const ChunkColumn& column, int class_field = -1) {
     return ColumnRule::Create(schema, {column}, class_field).status();
   };
   EXPECT_TRUE(create({"x", 8, StoredType::kFloat32, "", 0}).ok());

@@ -24,7 +24,7 @@ absl::Status ScanStatus(const std::string& chunk,
 }
 
 std::string With(std::string chunk, size_t at, uint32_t number) {
-  chunk.replace(at, 4, BytesOf(number));
+  chunk.replace(at, 4, RawBytes(number));
   return chunk;
 }
 

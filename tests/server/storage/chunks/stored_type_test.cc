@@ -69,22 +69,22 @@ TEST(StoredTypeTest, OnlyIntegersBecomeIntegers) {
 }
 
 TEST(StoredTypeTest, ConversionsKeepTheNumber) {
-  EXPECT_EQ(*Converted<int32_t>(StoredType::kInt8, BytesOf<int8_t>(-128),
+  EXPECT_EQ(*Converted<int32_t>(StoredType::kInt8, RawBytes<int8_t>(-128),
                                 DTYPE_INT32),
             -128);
-  EXPECT_EQ(*Converted<int32_t>(StoredType::kUint16, BytesOf<uint16_t>(65535),
+  EXPECT_EQ(*Converted<int32_t>(StoredType::kUint16, RawBytes<uint16_t>(65535),
                                 DTYPE_INT32),
             65535);
-  EXPECT_EQ(*Converted<int32_t>(StoredType::kInt16, BytesOf<int16_t>(-5),
+  EXPECT_EQ(*Converted<int32_t>(StoredType::kInt16, RawBytes<int16_t>(-5),
                                 DTYPE_INT32),
             -5);
   EXPECT_EQ(*Converted<int64_t>(StoredType::kUint32,
-                                BytesOf<uint32_t>(4'000'000'000), DTYPE_INT64),
+                                RawBytes<uint32_t>(4'000'000'000), DTYPE_INT64),
             4'000'000'000);
-  EXPECT_EQ(*Converted<int64_t>(StoredType::kUint8, BytesOf<uint8_t>(200),
+  EXPECT_EQ(*Converted<int64_t>(StoredType::kUint8, RawBytes<uint8_t>(200),
                                 DTYPE_INT64),
             200);
-  EXPECT_EQ(*Converted<int64_t>(StoredType::kInt32, BytesOf<int32_t>(-7),
+  EXPECT_EQ(*Converted<int64_t>(StoredType::kInt32, RawBytes<int32_t>(-7),
                                 DTYPE_INT64),
             -7);
   EXPECT_EQ(
@@ -97,10 +97,10 @@ TEST(StoredTypeTest, ConversionsKeepTheNumber) {
 TEST(StoredTypeTest, ANumberThatDoesNotFitIsDamage) {
   constexpr uint64_t kLargest = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(
-      *Converted<int64_t>(StoredType::kUint64, BytesOf(kLargest), DTYPE_INT64),
+      *Converted<int64_t>(StoredType::kUint64, RawBytes(kLargest), DTYPE_INT64),
       std::numeric_limits<int64_t>::max());
   const auto large = Converted<int64_t>(StoredType::kUint64,
-                                        BytesOf(kLargest + 1), DTYPE_INT64);
+                                        RawBytes(kLargest + 1), DTYPE_INT64);
   EXPECT_TRUE(absl::IsDataLoss(large.status()));
   EXPECT_THAT(large.status().message(),
               HasSubstr("9223372036854775808 is larger than an int64"));

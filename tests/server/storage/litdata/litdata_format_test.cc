@@ -39,7 +39,7 @@ std::string OneChunk(const std::string& chunk,
 }
 
 std::string TextAndInt(const std::string& text, int64_t number) {
-  return SizedRecord({text, BytesOf(number)});
+  return SizedRecord({text, RawBytes(number)});
 }
 
 TEST(LitdataFormatTest, ReadsPhotographsThatLitdataWrote) {

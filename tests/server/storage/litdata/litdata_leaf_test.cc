@@ -54,7 +54,7 @@ TEST(LitdataLeafTest, EveryFormatHasItsKind) {
 }
 
 std::string Swapped(uint32_t number) {
-  return BytesOf(__builtin_bswap32(number));
+  return RawBytes(__builtin_bswap32(number));
 }
 
 TEST(LitdataLeafTest, HeadersOfArraysGiveTypeAndShape) {
@@ -66,7 +66,7 @@ TEST(LitdataLeafTest, HeadersOfArraysGiveTypeAndShape) {
   EXPECT_EQ((*tensor)->shape, (std::vector<int64_t>{3, 4}));
   EXPECT_EQ((*tensor)->bytes, 16u);
   const std::string numpy =
-      BytesOf<uint32_t>(6) + BytesOf<uint32_t>(1) + BytesOf<uint32_t>(5);
+      RawBytes<uint32_t>(6) + RawBytes<uint32_t>(1) + RawBytes<uint32_t>(5);
   const auto array = ParseNumpyArray(SpanOf(numpy));
   ASSERT_TRUE(array.ok() && array->has_value()) << array.status();
   EXPECT_EQ((*array)->stored, StoredType::kUint32);
@@ -78,7 +78,8 @@ TEST(LitdataLeafTest, HeadersOfArraysGiveTypeAndShape) {
   }
   // More dimensions than bytes; complex numbers; a type that does not exist.
   EXPECT_FALSE(
-      ParseNumpyArray(SpanOf(BytesOf<uint32_t>(6) + BytesOf(0xFFFFFFFF))).ok());
+      ParseNumpyArray(SpanOf(RawBytes<uint32_t>(6) + RawBytes(0xFFFFFFFF)))
+          .ok());
   EXPECT_FALSE(ParseTorchArray(SpanOf(Swapped(4) + Swapped(0)))->has_value());
   EXPECT_FALSE(ParseTorchArray(SpanOf(Swapped(99) + Swapped(0)))->has_value());
 }

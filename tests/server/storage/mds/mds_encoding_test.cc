@@ -85,7 +85,7 @@ TEST(MdsEncodingTest, AnArrayOfNoTypeOrShapeIsDamage) {
 TEST(MdsEncodingTest, HeadersOfArraysGiveTypeAndShape) {
   // int16, 2 dimensions with u16 extents.
   const std::string header = std::string("\x11\x09", 2) +
-                             BytesOf<uint16_t>(300) + BytesOf<uint16_t>(2);
+                             RawBytes<uint16_t>(300) + RawBytes<uint16_t>(2);
   const auto array = ParseMdsArray(StoredType::kBytes, SpanOf(header));
   ASSERT_TRUE(array.ok() && array->has_value()) << array.status();
   EXPECT_EQ((*array)->stored, StoredType::kInt16);

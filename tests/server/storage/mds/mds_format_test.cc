@@ -42,7 +42,7 @@ const std::string kTextAndInt =
        "column_sizes": [null, 8])";
 
 std::string TextAndInt(const std::string& text, int64_t y) {
-  return BytesOf(static_cast<uint32_t>(text.size())) + text + BytesOf(y);
+  return RawBytes(static_cast<uint32_t>(text.size())) + text + RawBytes(y);
 }
 
 TEST(MdsFormatTest, ReadsPhotographsThatStreamingWrote) {
@@ -99,9 +99,9 @@ TEST(MdsFormatTest, ReadsEveryEncodingThatStreamingWrote) {
     // The number of images, as litdata and streaming write a list.
     EXPECT_EQ(value("photos")[0], 2);
     EXPECT_EQ(value("pickle")[0], 0x80);
-    EXPECT_EQ(TextOf(value("free")), BytesOf<int64_t>(i) + BytesOf<int64_t>(i) +
-                                         BytesOf<int64_t>(i) +
-                                         BytesOf<int64_t>(i));
+    EXPECT_EQ(TextOf(value("free")),
+              RawBytes<int64_t>(i) + RawBytes<int64_t>(i) +
+                  RawBytes<int64_t>(i) + RawBytes<int64_t>(i));
     EXPECT_EQ(NumberOf<float>(value("free_shape").subspan(8)), i);
     EXPECT_EQ(NumberOf<int16_t>(value("grid").subspan(10)), 5 - i);
     EXPECT_EQ(NumberOf<int64_t>(value("pairs").subspan(8)), 4'000'000'000);
@@ -252,7 +252,7 @@ TEST(MdsFormatTest, TheConfigOfAShardMustAgreeWithTheIndex) {
 
 TEST(MdsFormatTest, ADamagedFirstSampleIsDataLoss) {
   const std::string folder =
-      OneShard(ChunkOf({BytesOf<uint32_t>(100) + "a"}), kTextAndInt);
+      OneShard(ChunkOf({RawBytes<uint32_t>(100) + "a"}), kTextAndInt);
   const auto data = ReadAll(MdsFormat(), folder);
   EXPECT_TRUE(absl::IsDataLoss(data.status()));
   EXPECT_THAT(data.status().message(), Begins("field 'text': "));
