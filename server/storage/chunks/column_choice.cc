@@ -7,7 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "common/usage_error.h"
 #include "proto/dtype.h"
+#include "server/storage/extents/extent_uri.h"
 
 namespace millrace::storage {
 namespace {
@@ -23,8 +25,8 @@ constexpr int64_t kMaxTensorBytes = int64_t{1} << 31;
 
 absl::Status BadOption(absl::string_view option, absl::string_view column,
                        absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("option ", option, "=", column, ": ", why));
+  return UsageError(absl::InvalidArgumentError(
+      absl::StrCat("option ", option, "=", column, ": ", why)));
 }
 
 bool IsNumber(const ColumnDraft& draft) {
@@ -304,16 +306,13 @@ ColumnDraft BytesColumn(std::string name) {
   return draft;
 }
 
-absl::Status CheckChunkOptions(const FormatOptions& options) {
+absl::Status CheckChunkOptions(absl::string_view scheme,
+                               const FormatOptions& options) {
+  MR_RETURN_IF_ERROR(CheckOptions(scheme, options, kOptions));
   for (const auto& [name, value] : options) {
-    if (!absl::c_linear_search(kOptions, name)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown option '", name, "'; the options are ",
-                       absl::StrJoin(kOptions, ", ")));
-    }
     if (value.empty() && (name == "ragged" || name == "tensor")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("option '", name, "' names no column"));
+      return UsageError(absl::InvalidArgumentError(
+          absl::StrCat("option ", name, "= names no column")));
     }
   }
   return absl::OkStatus();

@@ -66,8 +66,9 @@ struct ColumnDraft {
   bool unnamed = false;
 };
 
-// InvalidArgument: an option that no format of chunk files has; names it.
-absl::Status CheckChunkOptions(const FormatOptions& options);
+// InvalidArgument: an option that formats of chunk files do not have; names it.
+absl::Status CheckChunkOptions(absl::string_view scheme,
+                               const FormatOptions& options);
 
 // Whether a file whose name ends so ("jpg", without a dot) is an encoded image
 // that the server decodes.

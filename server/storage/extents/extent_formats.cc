@@ -1,11 +1,15 @@
 #include "server/storage/extents/extent_formats.h"
 
+#include "server/storage/litdata/litdata_format.h"
+#include "server/storage/mds/mds_format.h"
 #include "server/storage/tar/tar_format.h"
 
 namespace millrace::storage {
 
 absl::Span<const ExtentFormat* const> ExtentFormats() {
   static const ExtentFormat* const formats[] = {
+      &LitdataFormat(),
+      &MdsFormat(),
       &TarFormat(),
   };
   return formats;

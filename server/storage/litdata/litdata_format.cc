@@ -67,14 +67,14 @@ class Litdata final : public ExtentFormat {
 
   absl::StatusOr<ObjectList> List(const std::string& path,
                                   const FormatOptions& options) const override {
-    MR_RETURN_IF_ERROR(CheckChunkOptions(options));
+    MR_RETURN_IF_ERROR(CheckChunkOptions(scheme(), options));
     return ListLitdataChunks(path);
   }
 
   absl::StatusOr<std::unique_ptr<FieldRule>> NewRule(
       const ObjectList& objects, const FormatOptions& options,
       ObjectWindow& first) const override {
-    MR_RETURN_IF_ERROR(CheckChunkOptions(options));
+    MR_RETURN_IF_ERROR(CheckChunkOptions(scheme(), options));
     MR_ASSIGN_OR_RETURN(const std::vector<LitdataLeaf> leaves,
                         ParseLitdataLeaves(objects.description));
     std::vector<ColumnDraft> drafts;

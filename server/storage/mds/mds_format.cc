@@ -62,14 +62,14 @@ class Mds final : public ExtentFormat {
 
   absl::StatusOr<ObjectList> List(const std::string& path,
                                   const FormatOptions& options) const override {
-    MR_RETURN_IF_ERROR(CheckChunkOptions(options));
+    MR_RETURN_IF_ERROR(CheckChunkOptions(scheme(), options));
     return ListMdsShards(path);
   }
 
   absl::StatusOr<std::unique_ptr<FieldRule>> NewRule(
       const ObjectList& objects, const FormatOptions& options,
       ObjectWindow& first) const override {
-    MR_RETURN_IF_ERROR(CheckChunkOptions(options));
+    MR_RETURN_IF_ERROR(CheckChunkOptions(scheme(), options));
     MR_ASSIGN_OR_RETURN(
         const MdsColumns columns,
         ParseMdsColumns(objects.description, "the list of columns"));

@@ -133,12 +133,11 @@ TEST(ColumnChoiceTest, OptionsThatDoNotFitAreRefused) {
   EXPECT_THAT(message({{"ragged", "a,b"}}), HasSubstr("ragged=b"));
   // Two fields would have the name.
   EXPECT_THAT(message({{"image", "a"}}), HasSubstr("'image' appears twice"));
-  EXPECT_THAT(CheckChunkOptions({{"images", "a"}}).message(),
-              HasSubstr("unknown option 'images'; the options are image, "
-                        "label, ragged, tensor"));
-  EXPECT_FALSE(CheckChunkOptions({{"ragged", ""}}).ok());
-  EXPECT_TRUE(CheckChunkOptions({{"image", ""}, {"label", ""}}).ok());
-  EXPECT_TRUE(CheckChunkOptions({{"image", "a"}, {"tensor", "b"}}).ok());
+  EXPECT_THAT(CheckChunkOptions("mds", {{"images", "a"}}).message(),
+              HasSubstr("mds: has no option 'images'"));
+  EXPECT_FALSE(CheckChunkOptions("mds", {{"ragged", ""}}).ok());
+  EXPECT_TRUE(CheckChunkOptions("mds", {{"image", ""}, {"label", ""}}).ok());
+  EXPECT_TRUE(CheckChunkOptions("mds", {{"image", "a"}, {"tensor", "b"}}).ok());
 }
 
 TEST(ColumnChoiceTest, NumbersHaveTheTypesOfParquet) {
