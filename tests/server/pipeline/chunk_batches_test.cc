@@ -126,15 +126,18 @@ TEST_F(ChunkBatchesTest, AreThoseOfThePackedDataset) {
     const std::string wanted = Epoch(packed, preset, 1, 0);
     EXPECT_GT(wanted.size(), 1 << 20);
     for (const Chunks& chunks : kChunks) {
-      const std::string uri = UriOf(chunks);
+      // The type of labels in a batch follows the number of classes.
+      const std::string uri = UriOf(chunks) + "?num_classes=3";
       EXPECT_TRUE(Epoch(uri, preset, 1, 0) == wanted) << uri << preset;
       EXPECT_TRUE(Epoch(uri, preset, 3, 8) == wanted) << uri << preset;
     }
   }
 }
 
-TEST_F(ChunkBatchesTest, TheFingerprintOfTheContentIsThatOfThePackedDataset) {
-  const std::string wanted = OpenSource(PackedUri())->info().fingerprint();
+TEST_F(ChunkBatchesTest, WithTheirContentIndexedTheyAreThePackedDataset) {
+  const std::string packed = PackedUri();
+  const std::string wanted = OpenSource(packed)->info().fingerprint();
+  const std::string batches = Epoch(packed, "imagenet_train", 2, 0);
   for (const Chunks& chunks : kChunks) {
     const std::string uri = UriOf(chunks);
     EXPECT_NE(OpenSource(uri)->info().fingerprint(), wanted) << uri;
@@ -143,6 +146,7 @@ TEST_F(ChunkBatchesTest, TheFingerprintOfTheContentIsThatOfThePackedDataset) {
     EXPECT_EQ(source->info().fingerprint(), wanted) << uri;
     EXPECT_EQ(source->info().format(), chunks.scheme);
     EXPECT_EQ(source->info().schema().fields(1).num_classes(), kClasses);
+    EXPECT_TRUE(Epoch(uri, "imagenet_train", 2, 4) == batches) << uri;
   }
 }
 
