@@ -258,10 +258,10 @@ TEST(MdsFormatTest, ADamagedFirstSampleIsDataLoss) {
   EXPECT_THAT(data.status().message(), Begins("field 'text': "));
 }
 
-TEST(MdsIndexTest, TenThousandShardsAreListed) {
+TEST(MdsIndexTest, ManyShardsAreListed) {
   const std::string folder = NewFolder();
   std::string index = R"({"version": 2, "shards": [)";
-  for (int i = 0; i < 10'000; ++i) {
+  for (int i = 0; i < 2'000; ++i) {
     absl::StrAppend(&index, i == 0 ? "" : ", ", "{", kTextAndInt, R"(,
         "compression": null, "format": "mds", "hashes": [], "raw_data":
         {"basename": "shard", "bytes": 3, "hashes": {}}, "samples": 1,
@@ -271,7 +271,7 @@ TEST(MdsIndexTest, TenThousandShardsAreListed) {
   WriteFile(folder + "/shard", "abc");
   const auto list = ListMdsShards(folder);
   ASSERT_TRUE(list.ok()) << list.status();
-  EXPECT_EQ(list->names.size(), 10'000u);
+  EXPECT_EQ(list->names.size(), 2'000u);
 }
 
 }  // namespace
