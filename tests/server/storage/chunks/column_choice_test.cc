@@ -112,7 +112,7 @@ TEST(ColumnChoiceTest, OptionsNameImageAndLabel) {
 TEST(ColumnChoiceTest, AnEmptyOptionChoosesNoColumn) {
   EXPECT_THAT(FieldsOf(Choose({Int("y"), Image("a"), Int("label")},
                               {{"image", ""}, {"label", ""}})),
-              ElementsAre("y 4", "a image", "label 4"));
+              ElementsAre("a image", "label 4", "y 4"));
 }
 
 TEST(ColumnChoiceTest, OptionsThatDoNotFitAreRefused) {
