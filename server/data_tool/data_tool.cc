@@ -35,6 +35,8 @@ int RunDataTool(const std::vector<std::string>& args, std::ostream& out) {
                        "packing.",
                        &RunIndex),
                    row("inspect", "Describe a dataset.", &RunInspect),
+                   row("head", "Show the first samples of a dataset.",
+                       &RunHead),
                    row("verify",
                        "Read a whole dataset and check its content hash.",
                        &RunVerify),
