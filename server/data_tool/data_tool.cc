@@ -37,6 +37,8 @@ int RunDataTool(const std::vector<std::string>& args, std::ostream& out) {
                    row("inspect", "Describe a dataset.", &RunInspect),
                    row("head", "Show the first samples of a dataset.",
                        &RunHead),
+                   row("diff", "Compare the content of two datasets.",
+                       &RunDiff),
                    row("verify",
                        "Read a whole dataset and check its content hash.",
                        &RunVerify),
