@@ -20,6 +20,7 @@
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
 #include "common/usage_error.h"
+#include "server/data_tool/cifar_dataset.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/idx_dataset.h"
 #include "server/data_tool/image_folder.h"
@@ -69,10 +70,11 @@ struct PackOptions {
             " is missing; `millrace-data pack --help` shows how to pack"));
       }
     }
-    if (!is_uri() && format != "imagefolder" && format != "idx") {
+    if (!is_uri() && format != "imagefolder" && format != "idx" &&
+        format != "cifar10" && format != "cifar100") {
       return absl::InvalidArgumentError(absl::StrCat(
           "there is no format '", format,
-          "'; set --format to imagefolder or idx, or leave "
+          "'; set --format to imagefolder, idx, cifar10 or cifar100, or leave "
           "it out and write --input=SCHEME:PATH (",
           storage::SchemesText("PATH"), ")"));
     }
@@ -201,6 +203,12 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
     return OpenIdxDataset(
         {.folder = options.input, .split = split, .as_png = as_png});
   }
+  if (options.format != "imagefolder") {
+    return OpenCifarDataset({.folder = options.input,
+                             .split = split,
+                             .fine_and_coarse = options.format == "cifar100",
+                             .as_png = as_png});
+  }
   return OpenImageFolder({.folder = InputFolder(options),
                           .by_split = !options.split.empty(),
                           .skip_bad = options.skip_bad,
@@ -286,7 +294,9 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
            "same order, the same fields and classes, and the fingerprint of "
            "the same content.\nimagefolder: one folder for each class, with "
            ".jpg, .jpeg, .png and .webp files below it.\nidx: MNIST's files "
-           "(train-images-idx3-ubyte, ..., plain or .gz). Stored as raw pixels in LMDB, as PNG in "
+           "(train-images-idx3-ubyte, ..., plain or .gz).\ncifar10, cifar100: "
+           "the binary version (data_batch_1.bin, ... or train.bin). idx and "
+           "cifar are stored as raw pixels in LMDB, as PNG in "
            "Parquet.\n`pack` decodes each encoded image once to find damaged "
            "images (not with --no_decode).",
        .examples = {"millrace-data pack --format=imagefolder --input=DIR \\\n"
@@ -297,14 +307,14 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
                     "\\\n      --output=lmdb:/data/mnist-test.lmdb"}});
   flags.Group("Input");
   flags
-      .Add("format", &options.format, "imagefolder|idx",
+      .Add("format", &options.format, "imagefolder|idx|cifar10|cifar100",
            "Format of the folder that --input names")
       .Default("--input is a URI");
   flags.Add("input", &options.input, "DIR|SCHEME:PATH",
             "Folder of the original files, or dataset of another format");
   flags
       .Add("split", &options.split, "NAME",
-           "idx: files to pack, train or test; imagefolder: "
+           "idx, cifar10, cifar100: files to pack, train or test; imagefolder: "
            "name of the folder inside the input to pack, such as train or val")
       .Default("train; imagefolder: the input itself");
   flags.Add("skip_bad", &options.skip_bad, "",
