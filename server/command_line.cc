@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -15,6 +14,7 @@
 #include "common/program/flag_set.h"
 #include "common/status_macros.h"
 #include "server/config.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::server {
 namespace {
@@ -57,9 +57,8 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
     const size_t equals = text.find('=');
     const absl::string_view name = text.substr(0, equals);
     if (equals == absl::string_view::npos || !IsDatasetName(name)) {
-      return Bad(
-          "expected NAME=lmdb:PATH, NAME=parquet:PATH or "
-          "NAME=imagefolder:PATH, NAME of letters, digits, '_', '-' and '.'");
+      return Bad("expected ", storage::SchemesText("PATH", "NAME="),
+                 ", NAME of letters, digits, '_', '-' and '.'");
     }
     absl::string_view uri = text.substr(equals + 1);
     absl::string_view rest;
@@ -70,9 +69,7 @@ absl::Status AddDatasets(absl::string_view text, ServerConfig* config) {
       if (next_equals == absl::string_view::npos) break;
       const absl::string_view after = next.substr(next_equals + 1);
       if (IsDatasetName(next.substr(0, next_equals)) &&
-          (absl::StartsWith(after, "lmdb:") ||
-           absl::StartsWith(after, "parquet:") ||
-           absl::StartsWith(after, "imagefolder:"))) {
+          storage::HasScheme(after)) {
         rest = next;
         uri = uri.substr(0, comma);
         break;
@@ -147,9 +144,11 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
             return AddDatasets(text, config);
           },
           "NAME=URI",
-          "Dataset to serve; URI is lmdb:PATH or parquet:PATH, PATH a file, a "
-          "folder of shards or a glob, or imagefolder:PATH, PATH a folder of "
-          "class folders with images; may be repeated")
+          "Dataset to serve; URI is lmdb:PATH, parquet:PATH or tar:PATH, PATH "
+          "a "
+          "file, a folder of shards, a glob or a range ({000..099}), or "
+          "imagefolder:PATH, PATH a folder of class folders with images; may "
+          "be repeated")
       .Repeatable();
   flags
       .Add(
@@ -174,7 +173,7 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
       .Repeatable();
   flags
       .Add("cache_dir", &to->cache_dir, "DIR",
-           "Folder where the server keeps the lists of files of imagefolder: "
+           "Folder where the server keeps the indexes of imagefolder: and tar: "
            "datasets, or off")
       .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
   flags.Add("refuse_synthetic", &to->refuse_synthetic, "",

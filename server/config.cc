@@ -22,6 +22,7 @@
 #include "common/status_macros.h"
 #include "server/rpc/listen_address.h"
 #include "server/rpc/open_connections.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::server {
 namespace {
@@ -116,10 +117,6 @@ bool IsParquet(absl::string_view uri) {
   return absl::StartsWith(uri, "parquet:");
 }
 
-bool IsImageFolder(absl::string_view uri) {
-  return absl::StartsWith(uri, "imagefolder:");
-}
-
 void CheckConfig(const ServerConfig& config, const Report& report) {
   const auto bad = [&report](const char* field, int dataset,
                              const auto&... words) {
@@ -149,8 +146,7 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
     } else if (colon == std::string::npos || colon == 0 ||
                colon + 1 == dataset.uri().size()) {
       bad("uri", i, "dataset `", dataset.name(), "` has the uri `",
-          dataset.uri(),
-          "`; write lmdb:PATH, parquet:PATH or imagefolder:PATH");
+          dataset.uri(), "`; write ", storage::SchemesText("PATH"));
     }
   }
   for (int i = 0; i < config.datasets_size(); ++i) {
@@ -315,9 +311,9 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   }
   if (config.datasets_size() == 0 && !config.synthetic_only() && !leases) {
     return absl::InvalidArgumentError(
-        "no dataset to serve; name one with --dataset=NAME=lmdb:PATH, "
-        "--dataset=NAME=parquet:PATH or --dataset=NAME=imagefolder:PATH, or in "
-        "the file of --config");
+        absl::StrCat("no dataset to serve; name one with ",
+                     storage::SchemesText("PATH", "--dataset=NAME="),
+                     ", or in the file of --config"));
   }
   ServerSettings settings;
   settings.listen = !config.listen().empty() ? config.listen()
@@ -330,7 +326,7 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
     settings.datasets.push_back({dataset.name(), dataset.uri(),
                                  dataset.has_weight() ? dataset.weight() : 1});
     parquet += IsParquet(dataset.uri());
-    settings.folder_datasets += IsImageFolder(dataset.uri());
+    settings.folder_datasets += storage::ReadsFiles(dataset.uri());
   }
   settings.operators.assign(config.operators().begin(),
                             config.operators().end());
@@ -496,7 +492,7 @@ std::string DescribeSettings(const ServerSettings& settings,
   }
   if (settings.file_read_bytes > 0) {
     line("  file reads", FormatByteSize(settings.file_read_bytes),
-         "for files of image folders while they are read");
+         "for files of image folders and records in files while they are read");
   }
   line("  batches, scratch",
        FormatByteSize(budget - std::min(budget, settings.row_group_cache_bytes +
@@ -505,7 +501,7 @@ std::string DescribeSettings(const ServerSettings& settings,
   if (settings.folder_datasets > 0) {
     line("cache folder",
          settings.cache_dir.empty() ? "default" : settings.cache_dir,
-         "lists of the files of image folders; default: "
+         "indexes of image folders and of records in files; default: "
          "$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
   }
   line("expected memory", FormatByteSize(budget + kOutsideBudgetBytes),

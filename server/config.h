@@ -70,9 +70,9 @@ struct ServerSettings {
   uint64_t row_group_cache_bytes_each = 0;
   // Percent of the budget that they are; 0: there is no Parquet dataset.
   uint32_t row_group_cache_percent = 0;
-  uint64_t folder_datasets = 0;  // image folders
-  // Part of the budget for the files that threads read at the same time, beside
-  // the largest file of each image folder: of all image folders together.
+  uint64_t folder_datasets = 0;  // image folders, and records in files
+  // Part of the budget for the files and records that threads read at the same
+  // time, beside the largest one of each dataset: of all of these together.
   uint64_t file_read_bytes = 0;
   absl::Duration send_timeout;
   absl::Duration admission_timeout;

@@ -16,7 +16,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/byte_budget.h"
@@ -54,6 +53,7 @@
 #include "server/storage/dataset_files.h"
 #include "server/storage/memory/array_source.h"
 #include "server/storage/open.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::server {
 namespace {
@@ -111,15 +111,17 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset,
                    const DatasetInfo& info, uint64_t bytes, uint64_t budget) {
   if (bytes <= budget / kLargeFootersShare) return;
   MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri << "): "
-                  << (info.format() == "imagefolder"
+                  << (info.format() == "parquet"
+                          ? "the footers of its Parquet files use "
+                      : info.format() == "imagefolder"
                           ? "the list of its files and its largest file use "
-                          : "the footers of its Parquet files use ")
+                          : "its index and its largest record use ")
                   << FormatByteSize(bytes) << " of the memory budget of "
                   << FormatByteSize(budget)
-                  << (info.format() == "imagefolder"
-                          ? "; a packed dataset needs none"
-                          : "; files with larger row groups or fewer columns "
-                            "use less");
+                  << (info.format() == "parquet"
+                          ? "; files with larger row groups or fewer columns "
+                            "use less"
+                          : "; a packed dataset needs none");
 }
 
 // Parts of the budget for what datasets hold.
@@ -170,7 +172,7 @@ absl::StatusOr<pipeline::DatasetCatalog> OpenDatasets(
     storage::OpenSourceOptions options = sources;
     // What a folder holds is known without its list, so that the smallest
     // budget can be named. Of Parquet files it is not.
-    if (absl::StartsWith(dataset.uri, "imagefolder:")) {
+    if (storage::ReadsFiles(dataset.uri)) {
       options.metadata_advice = [&](uint64_t bytes) {
         return advice.Sentence(catalog, dataset.name, bytes);
       };

@@ -12,11 +12,13 @@
 #include "server/pipeline/memory_use.h"
 #include "server/storage/open.h"
 #include "server/storage/record_source.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::server {
 namespace {
 
-// An image folder of which only the memory is known. No sample is read.
+// An image folder, or records in files, of which only the memory is known. No
+// sample is read.
 class UnopenedFolder final : public storage::RecordSource {
  public:
   explicit UnopenedFolder(uint64_t metadata_bytes)
@@ -83,7 +85,7 @@ std::string OpeningAdvice::Sentence(const pipeline::DatasetCatalog& opened,
     };
     absl::StatusOr<std::unique_ptr<storage::RecordSource>> source =
         storage::OpenRecordSource(dataset.uri, options);
-    if (source.ok() && (*source)->info().format() != "imagefolder") {
+    if (source.ok() && !storage::ReadsFiles(dataset.uri)) {
       all[dataset.name] = *std::move(source);
     } else if (source.ok()) {  // without its list
       all[dataset.name] =

@@ -23,6 +23,7 @@
 #include "server/plan/spec_file.h"
 #include "server/plan/spec_limits.h"
 #include "server/storage/open.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -96,10 +97,10 @@ int RunCheck(const std::vector<std::string>& args, std::ostream& out) {
        .examples = {"millrace-data check --dataset=lmdb:/data/train "
                     "my_pipeline.textproto"}});
   flags.Add("dataset", &datasets, "URI",
-            "Dataset that the pipeline must fit, lmdb:PATH, parquet:PATH or "
-            "imagefolder:PATH; for a mixture repeat the flag, once for each "
-            "dataset of the "
-            "pipeline, in the pipeline's order");
+            absl::StrCat("Dataset that the pipeline must fit, ",
+                         storage::SchemesText("PATH"),
+                         "; for a mixture repeat the flag, once for each "
+                         "dataset of the pipeline, in the pipeline's order"));
   flags
       .Add("operators", &libraries, "FILE.so",
            "Library of operators that the pipeline or the dataset needs; may "

@@ -1,5 +1,5 @@
-// millrace-data index: lists an image folder, hashes its content, and keeps
-// both in the cache folder of the server.
+// millrace-data index: makes the index of an image folder or of records in
+// files, with the hash of the content, in the cache folder of the server.
 
 #include <algorithm>
 #include <memory>
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/cgroup.h"
@@ -22,7 +22,7 @@
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operators.h"
-#include "server/storage/imagefolder/content_index.h"
+#include "server/storage/index_dataset.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -30,24 +30,38 @@ namespace {
 // Reads wait for storage more than they compute.
 constexpr uint32_t kMinIndexThreads = 8;
 
-absl::Status Index(const std::string& input, const std::string& cache_dir,
+// The field with the class index; null: there is none, or its number of classes
+// is not known.
+const Field* ClassField(const DatasetInfo& info) {
+  for (const Field& field : info.schema().fields()) {
+    if (field.num_classes() > 0) return &field;
+  }
+  return nullptr;
+}
+
+absl::Status Index(const std::string& uri, bool headers_only,
+                   const std::string& cache_dir,
                    const std::vector<std::string>& libraries,
                    std::ostream& out) {
   const absl::Time start = absl::Now();
   MR_ASSIGN_OR_RETURN(const auto operators,
                       UsageError(operators::Operators::Load(libraries)));
-  absl::string_view folder = input;
-  absl::ConsumePrefix(&folder, "imagefolder:");
   std::optional<ToolProgress> progress;
-  const auto update = [&progress](int64_t files, int64_t all, int64_t bytes) {
-    if (!progress.has_value()) progress.emplace("indexing", all);
-    progress->Update(files, bytes);
+  int64_t total = 0;
+  // The total changes once, from files to records.
+  const auto update = [&](int64_t done, int64_t all, int64_t bytes) {
+    if (!progress.has_value() || all != total) {
+      progress.emplace("indexing", all);
+      total = all;
+    }
+    progress->Update(done, bytes);
     return StopSignals::signal() == 0;
   };
-  const auto indexed = storage::IndexImageFolder(
-      std::string(folder),
-      {.cache_dir = cache_dir, .operators = operators.get()},
-      std::max(kMinIndexThreads, AvailableCpus()), update);
+  const auto indexed = storage::IndexDataset(
+      uri, {.cache_dir = cache_dir, .operators = operators.get()},
+      {.threads = std::max(kMinIndexThreads, AvailableCpus()),
+       .headers_only = headers_only,
+       .progress = update});
   progress.reset();  // before any output
   MR_RETURN_IF_ERROR(indexed.status());
   const DatasetInfo& info = indexed->info;
@@ -60,13 +74,18 @@ absl::Status Index(const std::string& input, const std::string& cache_dir,
              "or substitutes it (docs/operations.md): ",
              FirstOf(indexed->bad, ", ", indexed->bad_count))});
   }
+  int64_t bytes = 0;
+  for (const ShardInfo& shard : info.shards()) bytes += shard.bytes();
+  const Field* const label = ClassField(info);
   out << absl::StreamFormat(
-      "indexed %s (%s) in %s of imagefolder:%s: fingerprint %s, index %s, %.1f "
-      "s\n",
-      CountText(info.samples(), "sample"), SizeText(info.shards(0).bytes()),
-      CountText(info.schema().fields(1).num_classes(), "class", "classes"),
-      Readable(folder), info.fingerprint(), Readable(indexed->file),
-      absl::ToDoubleSeconds(absl::Now() - start));
+      "indexed %s (%s)%s of %s: fingerprint %s%s, index %s, %.1f s\n",
+      CountText(info.samples(), "sample"), SizeText(bytes),
+      label == nullptr ? ""
+                       : absl::StrCat(" in ", CountText(label->num_classes(),
+                                                        "class", "classes")),
+      Readable(uri), info.fingerprint(),
+      headers_only ? " (of names, sizes and times)" : "",
+      Readable(indexed->file), absl::ToDoubleSeconds(absl::Now() - start));
   return absl::OkStatus();
 }
 
@@ -76,28 +95,46 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
   std::string input;
   std::string cache_dir;
   std::vector<std::string> libraries;
+  bool headers_only = false;
+  const bool by_flag =
+      std::any_of(args.begin(), args.end(), [](const std::string& arg) {
+        return absl::StartsWith(arg, "--input") ||
+               absl::StartsWith(arg, "-input");
+      });
   program::FlagSet flags(
       {.command = "millrace-data index",
        .summary =
-           "Lists the files of a folder that millrace-server serves as "
-           "imagefolder:DIR, reads each file once, and writes list and content "
-           "hash to the cache folder of the server. The folder then has the "
-           "fingerprint of its packed dataset, and copies of it on other "
-           "servers have the same one. Without `index` the server lists the "
-           "folder itself, and the fingerprint follows from names, sizes and "
-           "times of modification.",
-       .examples = {"millrace-data index --input=/data/photos/train"}});
+           "Finds the samples of a dataset that millrace-server serves without "
+           "packing (imagefolder:DIR, tar:PATH), reads each of them once, and "
+           "writes list and content hash to the cache folder of the server. "
+           "The dataset then has the fingerprint of its packed form, and "
+           "copies of it on other servers have the same one. Without `index` "
+           "the server lists the dataset itself, and the fingerprint follows "
+           "from names, sizes and times of modification.",
+       .argument = by_flag ? "" : "URI",
+       .examples = {"millrace-data index imagefolder:/data/photos/train",
+                    "millrace-data index 'tar:/data/train-{000..099}.tar'"}});
   flags.Add("input", &input, "DIR",
-            "Folder that contains one folder of images for each class");
+            "Folder that contains one folder of images for each class, in the "
+            "place of the URI imagefolder:DIR");
+  flags.Add("headers_only", &headers_only, "",
+            "Read only the headers of tar members: fast, but without the "
+            "content hash");
   AddCacheDirFlag(flags, &cache_dir);
   flags.Add("operators", &libraries, "FILE.so",
             "Library of decoders that the server loads, too; may be repeated");
   int exit_code;
   if (!ParseOrLeave(flags, args, "index", out, &exit_code)) return exit_code;
-  if (input.empty()) {
-    return Report("index", UsageError(absl::InvalidArgumentError(
-                               "--input is missing; set it to the folder that "
-                               "contains the class folders")));
+  std::string uri = flags.argument();
+  if (by_flag) {
+    if (input.empty()) {
+      return Report("index", UsageError(absl::InvalidArgumentError(
+                                 "--input is empty; set it to the folder that "
+                                 "contains the class folders")));
+    }
+    uri = absl::StartsWith(input, "imagefolder:")
+              ? input
+              : absl::StrCat("imagefolder:", input);
   }
   if (cache_dir == "off") {
     return Report("index",
@@ -106,7 +143,7 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
                       "--cache_dir to a folder, or leave the flag out")));
   }
   const StopSignals signals;
-  return Report("index", Index(input, cache_dir, libraries, out));
+  return Report("index", Index(uri, headers_only, cache_dir, libraries, out));
 }
 
 }  // namespace millrace::data_tool

@@ -13,6 +13,7 @@
 #include "server/operators/operators.h"
 #include "server/storage/dataset_files.h"
 #include "server/storage/open.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -38,7 +39,8 @@ int64_t TotalBytes(const DatasetInfo& info) {
 
 // Whether the fingerprint is that of the names, sizes and times of files.
 bool IsListed(const DatasetInfo& info) {
-  return info.format() == "imagefolder" && info.shards(0).content_sum().empty();
+  return storage::ReadsFiles(absl::StrCat(info.format(), ":")) &&
+         info.shards(0).content_sum().empty();
 }
 
 // The field with the class index; null: there is none.

@@ -33,6 +33,7 @@
 #include "server/plan/spec_limits.h"
 #include "server/plan/transforms/transforms.h"
 #include "server/storage/open.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -326,9 +327,9 @@ int RunPreview(const std::vector<std::string>& args, std::ostream& out) {
   flags.Group("Batch");
   flags.Add(
       "dataset", &given.datasets, "URI",
-      "Dataset, lmdb:PATH, parquet:PATH or imagefolder:PATH; for a mixture "
-      "repeat the flag, once for each dataset of the pipeline, in the "
-      "pipeline's order");
+      absl::StrCat("Dataset, ", storage::SchemesText("PATH"),
+                   "; for a mixture repeat the flag, once for each dataset of "
+                   "the pipeline, in the pipeline's order"));
   flags.Add("preset", &given.choices.preset, "NAME",
             "Name of a preset pipeline");
   flags.Add("pipeline", &given.choices.pipeline, "FILE",

@@ -75,7 +75,7 @@ program::FlagSet::Flag& AddCacheDirFlag(program::FlagSet& flags,
                                         std::string* cache_dir) {
   return flags
       .Add("cache_dir", cache_dir, "DIR",
-           "Folder of the lists of files of imagefolder: datasets, as the "
+           "Folder of the indexes of imagefolder: and tar: datasets, as the "
            "--cache_dir of millrace-server, or off")
       .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
 }

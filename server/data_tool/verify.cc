@@ -33,6 +33,7 @@
 #include "server/storage/dataset_files.h"
 #include "server/storage/open.h"
 #include "server/storage/sample_files.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -282,9 +283,10 @@ absl::Status Verify(const std::string& uri,
     what = absl::StrCat(", all ", info.samples() * images, " images decode");
   }
   const bool one = info.samples() == 1;
-  const std::string as_before =
-      absl::StrCat(one ? " and as it was " : " and as they were ",
-                   info.format() == "imagefolder" ? "indexed" : "packed");
+  const std::string as_before = absl::StrCat(
+      one ? " and as it was " : " and as they were ",
+      storage::ReadsFiles(absl::StrCat(info.format(), ":")) ? "indexed"
+                                                            : "packed");
   out << absl::StreamFormat(
       "%s: %s (%s) in %s %s whole%s%s, fingerprint %s\n", Readable(uri),
       CountText(info.samples(), "sample"), SizeText(bytes),
@@ -313,8 +315,8 @@ int RunVerify(const std::vector<std::string>& args, std::ostream& out) {
            "Reads every sample of a dataset, checks it against the schema, "
            "decodes every image, and compares the content hash with the hash "
            "that `pack` wrote. Continues after damage and reports all of it. "
-           "Parquet files of other programs contain no hash to compare, and an "
-           "image folder has one only after `millrace-data index`.",
+           "Parquet files of other programs contain no hash to compare; image "
+           "folders and tar shards have one only after `millrace-data index`.",
        .argument = "URI",
        .examples = {"millrace-data verify lmdb:/data/train"}});
   flags.Add("operators", &libraries, "FILE.so",

@@ -13,6 +13,8 @@
 #include "common/file_error.h"
 #include "common/first_of.h"
 #include "common/status_macros.h"
+#include "server/storage/extents/extent_formats.h"
+#include "server/storage/extents/extent_uri.h"
 #include "server/storage/imagefolder/split_name.h"
 #include "server/storage/shard_paths.h"
 
@@ -114,7 +116,16 @@ absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri) {
                         FindShards(path, absl::StrCat(".", scheme)));
     return DescribeFiles(shards.files);
   }
-  return DatasetFiles();
+  const size_t colon = uri.find(':');
+  if (colon == uri.npos) return DatasetFiles();
+  const ExtentFormat* const format = FindExtentFormat(uri.substr(0, colon));
+  if (format == nullptr) return DatasetFiles();
+  MR_ASSIGN_OR_RETURN(
+      const ExtentUri parsed,
+      ExtentUri::Parse(format->scheme(), uri.substr(colon + 1)));
+  MR_ASSIGN_OR_RETURN(const ObjectList list,
+                      format->List(parsed.path, parsed.options));
+  return DescribeFiles(list.names);
 }
 
 }  // namespace millrace::storage

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "server/storage/lmdb/lmdb_format.h"
 #include "server/storage/parquet/parquet_format.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::storage {
 
@@ -18,11 +19,10 @@ absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme) {
         "this program was built without Parquet (--define=parquet=off); use a "
         "build with it, or pack the data as lmdb:PATH");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown storage format '", scheme,
-                   "'; write lmdb:PATH, parquet:PATH or imagefolder:PATH, or "
-                   "load the library of a source of that name with "
-                   "--operators=FILE.so"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown storage format '", scheme, "'; write ", SchemesText("PATH"),
+      ", or load the library of a source of that name with "
+      "--operators=FILE.so"));
 }
 
 absl::string_view SchemeOfStart(absl::string_view start) {
@@ -30,6 +30,7 @@ absl::string_view SchemeOfStart(absl::string_view start) {
   if (absl::StartsWith(start, "PAR1") || absl::StartsWith(start, "PARE")) {
     return "parquet";
   }
+  if (absl::ClippedSubstr(start, 257, 5) == "ustar") return "tar";
   // The magic number of a meta page comes after the page header.
   return absl::ClippedSubstr(start, 16, 4) == "\xDE\xC0\xEF\xBE" ? "lmdb" : "";
 }
@@ -37,9 +38,8 @@ absl::string_view SchemeOfStart(absl::string_view start) {
 absl::StatusOr<DatasetUri> ParseDatasetUri(absl::string_view uri) {
   const size_t colon = uri.find(':');
   if (colon == uri.npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", uri, "' does not say its format; write lmdb:", uri,
-                     ", parquet:", uri, " or imagefolder:", uri));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", uri, "' does not say its format; write ", SchemesText(uri)));
   }
   return DatasetUri{.scheme = std::string(uri.substr(0, colon)),
                     .path = std::string(uri.substr(colon + 1))};

@@ -1,7 +1,7 @@
 // The list of storage formats: which there are, and the format of a URI or of a
 // file. A new format is a folder beside this file and a line in
-// format_registry.cc. Image folders have no shards, so they are no ShardFormat
-// (server/storage/imagefolder/).
+// format_registry.cc. Image folders (server/storage/imagefolder/) and records
+// in files (server/storage/extents/) are no ShardFormat.
 //
 // What it is not: it opens no file (open.h, dataset_writer.h).
 //
@@ -30,7 +30,7 @@ absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme);
 
 // The scheme of the format whose files begin so, also when this program was
 // built without it; empty: of none.
-inline constexpr size_t kFormatStartBytes = 24;
+inline constexpr size_t kFormatStartBytes = 264;
 absl::string_view SchemeOfStart(absl::string_view start);
 
 // Splits "lmdb:PATH". InvalidArgument: no scheme; shows how to write it.

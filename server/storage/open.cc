@@ -14,6 +14,8 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/operators/operators.h"
+#include "server/storage/extents/extent_formats.h"
+#include "server/storage/extents/extent_source.h"
 #include "server/storage/format_registry.h"
 #include "server/storage/imagefolder/folder_source.h"
 #include "server/storage/operator/operator_source.h"
@@ -85,6 +87,9 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
   }
   if (parsed.scheme == kImageFolderScheme) {
     return OpenFolderSource(parsed.path, options);
+  }
+  if (const ExtentFormat* const format = FindExtentFormat(parsed.scheme)) {
+    return OpenExtentSource(*format, parsed.path, options);
   }
   MR_ASSIGN_OR_RETURN(const ShardFormat* format,
                       UsageError(FindFormat(parsed.scheme)));

@@ -18,6 +18,7 @@
 #include "common/folder.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "server/storage/brace_list.h"
 
 namespace millrace::storage {
 namespace {
@@ -58,6 +59,10 @@ absl::StatusOr<std::vector<Entry>> ListFolder(const std::string& path) {
 }
 
 bool IsHidden(absl::string_view name) { return absl::StartsWith(name, "."); }
+
+bool HasGlob(absl::string_view path) {
+  return path.find_first_of("*?[") != path.npos;
+}
 
 // Other spellings of the suffix match, too.
 bool IsNamedLikeShard(absl::string_view name, absl::string_view suffix) {
@@ -133,7 +138,7 @@ absl::Status AddShard(const std::string& path,
 absl::Status CheckOtherFormat(const std::string& path,
                               const std::vector<Entry>& entries,
                               absl::string_view suffix) {
-  for (absl::string_view other : {"lmdb", "parquet"}) {
+  for (absl::string_view other : {"lmdb", "parquet", "tar"}) {
     const std::string other_suffix = absl::StrCat(".", other);
     if (other_suffix == suffix) continue;
     for (const Entry& entry : entries) {
@@ -149,10 +154,35 @@ absl::Status CheckOtherFormat(const std::string& path,
   return absl::OkStatus();
 }
 
+// The command that decompresses a shard of this name; empty: it is none.
+std::string HowToDecompress(absl::string_view name, absl::string_view suffix) {
+  constexpr struct {
+    absl::string_view ending;
+    absl::string_view command;
+  } kEndings[] = {{".gz", "gzip -d"},
+                  {".zst", "zstd -d"},
+                  {".bz2", "bzip2 -d"},
+                  {".xz", "xz -d"}};
+  for (const auto& [ending, command] : kEndings) {
+    if (absl::EndsWith(name, absl::StrCat(suffix, ending))) {
+      return std::string(command);
+    }
+  }
+  return suffix == ".tar" && absl::EndsWith(name, ".tgz") ? "gzip -d" : "";
+}
+
 // The reason why a folder has no shards, or what to name instead.
-std::string WhatFolderHolds(const std::vector<Entry>& entries) {
+std::string WhatFolderHolds(const std::vector<Entry>& entries,
+                            absl::string_view suffix) {
   for (const Entry& entry : entries) {
     const std::string& name = entry.name;
+    if (const std::string command = HowToDecompress(name, suffix);
+        !command.empty()) {
+      return absl::StrCat(name,
+                          " is compressed: decompress it and the other "
+                          "shards (`",
+                          command, " ", name, "`)");
+    }
     if (name == "data.mdb") {
       return "it is an LMDB environment that `millrace-data pack` did not "
              "write: its layout is not known; pack the original data";
@@ -187,7 +217,7 @@ absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
     MR_RETURN_IF_ERROR(CheckOtherFormat(path, entries, suffix));
     return absl::InvalidArgumentError(
         absl::StrCat("there is no *", suffix, " file in folder ", path, ": ",
-                     WhatFolderHolds(entries)));
+                     WhatFolderHolds(entries, suffix)));
   }
   return found;
 }
@@ -218,6 +248,29 @@ absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern,
   return found;
 }
 
+// Every file of a range must be there, in the order of the numbers.
+absl::StatusOr<ShardPaths> FindByRange(const std::string& pattern,
+                                       absl::string_view suffix) {
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                      UsageError(ExpandBraces(pattern)));
+  ShardPaths found;
+  for (const std::string& path : paths) {
+    if (HasGlob(path)) {
+      MR_ASSIGN_OR_RETURN(ShardPaths some, FindByGlob(path, suffix));
+      found.files.insert(found.files.end(), some.files.begin(),
+                         some.files.end());
+      continue;
+    }
+    const size_t before = found.files.size();
+    MR_RETURN_IF_ERROR(AddShard(path, &found.files));
+    if (found.files.size() == before) {
+      return absl::NotFoundError(absl::StrCat("there is no file ", path, " of ",
+                                              pattern, "; check the range"));
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 absl::StatusOr<ShardPaths> FindShards(absl::string_view path_view,
@@ -229,9 +282,9 @@ absl::StatusOr<ShardPaths> FindShards(absl::string_view path_view,
   }
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT && path.find_first_of("*?[") != path.npos) {
-      return FindByGlob(path, suffix);
-    }
+    if (errno == ENOENT && HasBraceRange(path))
+      return FindByRange(path, suffix);
+    if (errno == ENOENT && HasGlob(path)) return FindByGlob(path, suffix);
     if (errno == ENOENT) {
       return absl::NotFoundError(absl::StrCat(
           "there is no file or folder ", path,

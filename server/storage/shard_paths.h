@@ -1,4 +1,5 @@
-// Finds the files of a dataset's PATH: a file, a folder of shards or a glob.
+// Finds the files of a dataset's PATH: a file, a folder of shards, a glob, or
+// ranges of numbers in braces (train-{000..009}.tar).
 // Looks only at names, never into files.
 //
 //   MR_ASSIGN_OR_RETURN(ShardPaths shards, FindShards("/data/train", ".lmdb"));
@@ -16,17 +17,19 @@
 namespace millrace::storage {
 
 struct ShardPaths {
-  std::vector<std::string> files;  // in bytewise order
-  bool one_file = false;           // PATH itself is the file
+  // In bytewise order; of ranges in the order of their numbers.
+  std::vector<std::string> files;
+  bool one_file = false;  // PATH itself is the file
 };
 
 // `suffix` (".lmdb") picks the shards in a folder; hidden files are left out.
-// NotFound: there is nothing at `path`. InvalidArgument: a folder without
-// shards, or neither file nor folder; the message says what is there instead
-// (shards of the other format: a usage error, with the URI to write). Also
-// InvalidArgument, because it would be missing from the dataset: something with
-// the name of a shard that is not a regular file, a file with another spelling
-// of the suffix (.PARQUET, .pq), and folders with shards below the folder.
+// NotFound: there is nothing at `path`, or a file of a range is missing.
+// InvalidArgument: a folder without shards, or neither file nor folder; the
+// message says what is there instead (shards of the other format: a usage
+// error, with the URI to write). Also InvalidArgument, because it would be
+// missing from the dataset: something with the name of a shard that is not a
+// regular file, a file with another spelling of the suffix (.PARQUET, .pq), and
+// folders with shards below the folder.
 absl::StatusOr<ShardPaths> FindShards(absl::string_view path,
                                       absl::string_view suffix);
 

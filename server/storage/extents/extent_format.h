@@ -31,6 +31,9 @@ struct IndexedRecord {
   uint64_t bytes = 0;  // at most 4 GiB - 1
   // Name for errors ("train/0001" of a tar sample); may be empty.
   std::string name;
+  // The class index, as the rule splits it, when the scan knows it for free;
+  // absent: only the content tells.
+  std::optional<int64_t> class_index;
 };
 
 class RecordScanner {

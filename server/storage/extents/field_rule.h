@@ -76,6 +76,13 @@ class FieldRule {
   virtual absl::Status Split(absl::Span<const uint8_t> record,
                              const std::vector<bool>& used,
                              RecordFields* fields) const = 0;
+
+  // Name of the record for errors ("train/0001"); empty: it has none. Of any
+  // bytes.
+  virtual std::string NameOf(absl::Span<const uint8_t> record) const {
+    static_cast<void>(record);
+    return "";
+  }
 };
 
 }  // namespace millrace::storage

@@ -11,6 +11,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/thread.h"
+#include "server/storage/cache_folder.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/imagefolder/folder_source.h"
 #include "server/storage/imagefolder/image_names.h"

@@ -8,13 +8,13 @@
 #define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_CONTENT_INDEX_H_
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
+#include "server/storage/index_progress.h"
 #include "server/storage/open_options.h"
 
 namespace millrace::storage {
@@ -25,11 +25,6 @@ struct IndexedFolder {
   int64_t bad_count = 0;
   std::vector<std::string> bad;  // the first files that are no images
 };
-
-// Called on the calling thread before the first file is read and then from
-// time to time. False: stop.
-using IndexProgress =
-    std::function<bool(int64_t files, int64_t all_files, int64_t bytes)>;
 
 // Lists `path` again, reads it on `threads` threads, and writes the index to
 // the cache folder of `options`. Errors of OpenFolderSource() and of its reads.

@@ -1,7 +1,6 @@
 #include "server/storage/imagefolder/folder_source.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,41 +19,23 @@
 #include "common/status_macros.h"
 #include "common/unique_fd.h"
 #include "common/usage_error.h"
-#include "server/storage/imagefolder/file_room.h"
-#include "server/storage/imagefolder/folder_faults.h"
+#include "server/storage/file_faults.h"
+#include "server/storage/file_room.h"
 #include "server/storage/imagefolder/folder_scan.h"
 #include "server/storage/imagefolder/index_cache.h"
+#include "server/storage/max_open_files.h"
 #include "server/storage/read_error.h"
+#include "server/storage/read_memory.h"
 #include "server/storage/sample_files.h"
 
 namespace millrace::storage {
 namespace {
 
-// Upper bound of the files that are open at the same time, for any limit of
-// open files.
-constexpr int kMaxOpenFiles = 512;
-constexpr int kMinOpenFiles = 16;
-
-// A sixteenth of the limit of open files: half of the descriptors that a server
-// reserves for files of datasets.
-int MaxOpenFiles() {
-  struct rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMinOpenFiles;
-  return static_cast<int>(
-      std::clamp<rlim_t>(limit.rlim_cur / 16, kMinOpenFiles, kMaxOpenFiles));
-}
-
-// Bytes of the memory budget that belong to a source as long as it lives.
-struct Reserved {
-  ByteBudget::Reservation list;     // of files
-  ByteBudget::Reservation largest;  // file; empty: readers are not bounded
-  ByteBudget::Reservation others;   // files that are read beside it
-};
-
 class FolderSource final : public RecordSource, public SampleFiles {
  public:
-  FolderSource(FolderIndex index, Reserved reserved, bool bounded,
-               std::string cache_dir, UniqueFd folder, std::string identity)
+  FolderSource(FolderIndex index, ByteBudget::Reservation list,
+               std::unique_ptr<ReadMemory> memory, std::string cache_dir,
+               UniqueFd folder, std::string identity)
       : info_(DescribeFolder(index)),
         identity_(std::move(identity)),
         list_bytes_(ListingBytes(index.files, index.folders)),
@@ -63,12 +44,9 @@ class FolderSource final : public RecordSource, public SampleFiles {
         files_(std::move(index.files)),
         cache_dir_(std::move(cache_dir)),
         folder_(std::move(folder)),
-        reserved_(std::move(reserved)),
-        largest_bytes_(
-            bounded ? FileRoom::Charge(files_.bytes(files_.LargestFile())) : 0),
-        open_files_(MaxOpenFiles()),
-        room_(bounded ? largest_bytes_ + reserved_.others.bytes()
-                      : UINT64_MAX) {}
+        list_(std::move(list)),
+        memory_(std::move(memory)),
+        open_files_(MaxOpenFiles()) {}
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
@@ -76,11 +54,9 @@ class FolderSource final : public RecordSource, public SampleFiles {
   // The number is not bounded, but readers wait for each other's memory.
   uint32_t max_concurrent_reads() const override { return UINT32_MAX; }
   uint64_t metadata_bytes() const override {
-    return list_bytes_ + largest_bytes_;
+    return list_bytes_ + memory_->largest_bytes();
   }
-  uint64_t unused_bytes() const override {
-    return largest_bytes_ == 0 ? 0 : room_.max_bytes() - room_.used_bytes();
-  }
+  uint64_t unused_bytes() const override { return memory_->unused_bytes(); }
 
   const SampleFiles* sample_files() const override { return this; }
   std::string FileOf(int64_t index) const override {
@@ -98,7 +74,7 @@ class FolderSource final : public RecordSource, public SampleFiles {
     return used.empty() || used[0];
   }
   const FolderFiles& files() const { return files_; }
-  FileRoom& room() const { return room_; }
+  FileRoom& room() const { return memory_->room(); }
 
   // Reads file `i` to `data`. DataLoss: it has changed since the listing, or
   // may not be read. Unavailable: another attempt may succeed.
@@ -119,11 +95,10 @@ class FolderSource final : public RecordSource, public SampleFiles {
   const FolderFiles files_;
   const std::string cache_dir_;
   const UniqueFd folder_;
-  const Reserved reserved_;
-  const uint64_t largest_bytes_;  // charge; 0: readers are not bounded
+  const ByteBudget::Reservation list_;  // of files
+  const std::unique_ptr<ReadMemory> memory_;
   mutable std::counting_semaphore<kMaxOpenFiles> open_files_;
-  mutable FolderFaults faults_;
-  mutable FileRoom room_;
+  mutable FileFaults faults_;
 };
 
 std::string FolderSource::WhyChanged(int64_t i, const struct stat& now) const {
@@ -262,44 +237,23 @@ absl::StatusOr<std::unique_ptr<RecordReader>> FolderSource::NewReader() const {
   return std::make_unique<FolderReader>(*this);
 }
 
-// The part of the budget for files that are read.
-absl::Status ReserveReads(const FolderIndex& index,
-                          const OpenSourceOptions& options,
-                          Reserved* reserved) {
+// How the files of the folder are read.
+ReadUse UseOf(const FolderIndex& index) {
   const int64_t largest = index.files.LargestFile();
-  const uint64_t bytes = FileRoom::Charge(index.files.bytes(largest));
-  ByteBudget* const lists = options.metadata_budget;
-  if (lists != nullptr && !lists->TryReserve(bytes, &reserved->largest)) {
-    const uint64_t room = lists->capacity() - lists->used();
-    // The advice is for the folder as a whole.
-    const uint64_t list_bytes = reserved->list.bytes();
-    reserved->list.Release();
-    const std::string advice = options.metadata_advice
-                                   ? options.metadata_advice(list_bytes + bytes)
-                                   : "";
-    return UsageError(absl::ResourceExhaustedError(absl::StrCat(
-        index.folder, "/", index.files.PathOf(largest), " has ",
-        FormatExactByteSize(index.files.bytes(largest)),
-        ", and the server holds a file as a whole while it reads it: the "
-        "memory budget has ",
-        FormatExactByteSize(room), " for the largest file of an image folder: ",
-        advice, advice.empty() ? "" : ", ",
-        "pack the folder (`millrace-data pack "
-        "--format=imagefolder`), or remove the file")));
-  }
-  // Other sources may hold all of it. The files are then read one by one.
-  const uint64_t others =
-      std::min(options.read_bytes,
-               options.read_budget->capacity() - options.read_budget->used());
-  if (others > 0 &&
-      options.read_budget->TryReserve(others, &reserved->others)) {
-    return absl::OkStatus();
-  }
-  MR_LOG(WARNING) << index.folder
-                  << ": its files are read one at a time, because other image "
-                     "folders have the memory for reading; raise "
-                     "--memory_budget, or pack the folder";
-  return absl::OkStatus();
+  return {.largest_bytes = index.files.bytes(largest),
+          .largest = absl::StrCat(
+              index.folder, "/", index.files.PathOf(largest), " has ",
+              FormatExactByteSize(index.files.bytes(largest)),
+              ", and the server holds a file as a whole while it reads it"),
+          .largest_of = "the largest file of an image folder",
+          .remedy =
+              "pack the folder (`millrace-data pack "
+              "--format=imagefolder`), or remove the file",
+          .one_at_a_time = absl::StrCat(
+              index.folder,
+              ": its files are read one at a time, because other image "
+              "folders have the memory for reading; raise --memory_budget, or "
+              "pack the folder")};
 }
 
 }  // namespace
@@ -315,14 +269,10 @@ absl::StatusOr<std::unique_ptr<RecordSource>> NewFolderSource(
   // The folder stays open, so no other one gets its inode number meanwhile.
   std::string identity =
       absl::StrCat(place.st_dev, ":", place.st_ino, " ", index.listing_sum);
-  Reserved reserved;
-  reserved.list = std::move(room);
-  const bool bounded = options.read_budget != nullptr;
-  if (bounded) {
-    MR_RETURN_IF_ERROR(ReserveReads(index, options, &reserved));
-  }
-  return std::make_unique<FolderSource>(std::move(index), std::move(reserved),
-                                        bounded, options.cache_dir,
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<ReadMemory> memory,
+                      ReadMemory::Reserve(UseOf(index), options, &room));
+  return std::make_unique<FolderSource>(std::move(index), std::move(room),
+                                        std::move(memory), options.cache_dir,
                                         std::move(folder), std::move(identity));
 }
 

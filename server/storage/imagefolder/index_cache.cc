@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -20,16 +19,15 @@
 #include "common/regular_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "server/storage/cache_folder.h"
 #include "server/storage/content_hash.h"
-#include "server/storage/imagefolder/file_room.h"
+#include "server/storage/file_room.h"
 #include "server/storage/imagefolder/folder_scan.h"
 #include "server/storage/imagefolder/image_names.h"
 #include "server/storage/imagefolder/listing_doubts.h"
 
 namespace millrace::storage {
 namespace {
-
-constexpr absl::string_view kOff = "off";
 
 // File systems note times of changes in steps of up to 2 s (FAT) or of one tick
 // of the clock. A folder that changed within this time before it was listed may
@@ -227,19 +225,6 @@ void LogNotes(const FolderIndex& index, IndexUse use) {
 
 }  // namespace
 
-std::string CacheFolder(const std::string& cache_dir) {
-  if (cache_dir == kOff) return "";
-  if (!cache_dir.empty()) return cache_dir;
-  // The specification of XDG has relative paths ignored.
-  const char* const xdg = getenv("XDG_CACHE_HOME");
-  if (xdg != nullptr && xdg[0] == '/') return absl::StrCat(xdg, "/millrace");
-  const char* const home = getenv("HOME");
-  if (home != nullptr && home[0] == '/') {
-    return absl::StrCat(home, "/.cache/millrace");
-  }
-  return "";
-}
-
 absl::StatusOr<std::string> RealFolder(const std::string& path) {
   char* const real = realpath(path.c_str(), nullptr);
   if (real == nullptr) {
@@ -325,24 +310,6 @@ absl::StatusOr<FolderIndex> FindFolderIndex(const std::string& folder,
   }
   LogNotes(index, use);
   return index;
-}
-
-absl::StatusOr<std::string> MakeCacheFolder(const std::string& cache_dir) {
-  const std::string cache_folder = CacheFolder(cache_dir);
-  if (cache_folder.empty()) {
-    return absl::FailedPreconditionError(
-        "there is no cache folder; name one with --cache_dir=DIR");
-  }
-  std::error_code error;
-  if (std::filesystem::create_directories(cache_folder, error)) {
-    // Names of files may be private.
-    chmod(cache_folder.c_str(), S_IRWXU);
-  }
-  if (error) return FileError(error.value(), "create folder", cache_folder);
-  if (access(cache_folder.c_str(), W_OK | X_OK) != 0) {
-    return FileError(errno, "write to folder", cache_folder);
-  }
-  return cache_folder;
 }
 
 absl::StatusOr<std::string> SaveFolderIndex(const FolderIndex& index,

@@ -23,9 +23,6 @@
 
 namespace millrace::storage {
 
-// The folder that OpenSourceOptions::cache_dir means; empty: none.
-std::string CacheFolder(const std::string& cache_dir);
-
 // Absolute path without links. NotFound, ...: no such folder. InvalidArgument:
 // it is a file.
 absl::StatusOr<std::string> RealFolder(const std::string& path);
@@ -47,10 +44,6 @@ absl::StatusOr<FolderIndex> FindFolderIndex(const std::string& folder,
                                             const OpenSourceOptions& options,
                                             IndexUse use,
                                             ByteBudget::Reservation* room);
-
-// Makes the cache folder if it is missing, and checks that it can be written.
-// FailedPrecondition: there is none.
-absl::StatusOr<std::string> MakeCacheFolder(const std::string& cache_dir);
 
 // Writes the index to the cache folder; the path of the file. Errors as
 // MakeCacheFolder().

@@ -28,7 +28,8 @@ struct ObjectIdentity {
   // Of a local file, nanoseconds since 1970; 0: not a local file.
   int64_t modified_nanos = 0;
   int64_t changed_nanos = 0;
-  std::string tag;  // an object store's ETag; empty: not of an object store
+  uint64_t inode = 0;  // tells a file from another one of equal times
+  std::string tag;     // an object store's ETag; empty: not of an object store
   friend bool operator==(const ObjectIdentity&,
                          const ObjectIdentity&) = default;
 };

@@ -6,12 +6,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -27,30 +25,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// An environment variable for the length of a test.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) {
-    if (const char* old = getenv(name)) old_ = old;
-    if (value == nullptr) {
-      unsetenv(name);
-    } else {
-      setenv(name, value, 1);
-    }
-  }
-  ~Setting() {
-    if (old_.has_value()) {
-      setenv(name_, old_->c_str(), 1);
-    } else {
-      unsetenv(name_);
-    }
-  }
-
- private:
-  const char* const name_;
-  std::optional<std::string> old_;
-};
 
 class IndexCacheTest : public ::testing::Test {
  protected:
@@ -267,24 +241,6 @@ TEST_F(IndexCacheTest, WithoutACacheFolderTheFolderIsListedEachTime) {
   EXPECT_THAT(log_, AllOf(HasSubstr("the list of files is not kept: cannot "
                                     "create folder "),
                           HasSubstr("--cache_dir=DIR names another")));
-}
-
-TEST_F(IndexCacheTest, TheDefaultCacheFolder) {
-  EXPECT_EQ(CacheFolder("off"), "");
-  EXPECT_EQ(CacheFolder("/var/cache/m"), "/var/cache/m");
-  const Setting home("HOME", "/home/ada");
-  {
-    const Setting xdg("XDG_CACHE_HOME", "/big/cache");
-    EXPECT_EQ(CacheFolder(""), "/big/cache/millrace");
-  }
-  {
-    const Setting xdg("XDG_CACHE_HOME", "relative");
-    EXPECT_EQ(CacheFolder(""), "/home/ada/.cache/millrace");
-  }
-  const Setting xdg("XDG_CACHE_HOME", nullptr);
-  EXPECT_EQ(CacheFolder(""), "/home/ada/.cache/millrace");
-  const Setting none("HOME", nullptr);
-  EXPECT_EQ(CacheFolder(""), "");
 }
 
 TEST_F(IndexCacheTest, ANewCacheFolderIsPrivate) {

@@ -1,7 +1,7 @@
 // The memory for files that are read: its bound, whom it lets wait, and what it
 // keeps.
 
-#include "server/storage/imagefolder/file_room.h"
+#include "server/storage/file_room.h"
 
 #include <gtest/gtest.h>
 

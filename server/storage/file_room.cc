@@ -1,4 +1,4 @@
-#include "server/storage/imagefolder/file_room.h"
+#include "server/storage/file_room.h"
 
 #include <algorithm>
 #include <utility>

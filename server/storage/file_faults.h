@@ -1,12 +1,12 @@
-// FolderFaults logs which files of a folder are not what they were when the
-// folder was listed: each once, and not more than a few.
+// FileFaults logs which files of a dataset are not what they were when the
+// dataset was listed: each once, and not more than a few.
 //
 // Thread-safe.
 //
 //   faults.Add(17, "/data/cat/1.jpg was overwritten");
 
-#ifndef MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FOLDER_FAULTS_H_
-#define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FOLDER_FAULTS_H_
+#ifndef MILLRACE_SERVER_STORAGE_FILE_FAULTS_H_
+#define MILLRACE_SERVER_STORAGE_FILE_FAULTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace millrace::storage {
 
-class FolderFaults {
+class FileFaults {
  public:
   // More files than this are not logged.
   static constexpr size_t kMaxFaults = 100;
@@ -32,4 +32,4 @@ class FolderFaults {
 
 }  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FOLDER_FAULTS_H_
+#endif  // MILLRACE_SERVER_STORAGE_FILE_FAULTS_H_

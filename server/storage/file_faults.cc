@@ -1,10 +1,10 @@
-#include "server/storage/imagefolder/folder_faults.h"
+#include "server/storage/file_faults.h"
 
 #include "common/logging.h"
 
 namespace millrace::storage {
 
-bool FolderFaults::Add(int64_t index, const std::string& sentence) {
+bool FileFaults::Add(int64_t index, const std::string& sentence) {
   MutexLock lock(mu_);
   const bool first = faults_.empty();
   if (faults_.size() >= kMaxFaults || !faults_.insert(index).second) {

@@ -1,7 +1,7 @@
-// FileRoom is the memory for the files that the readers of an image folder are
-// reading: bounded in bytes. A reader that finds no room waits, first come,
-// first served. Small buffers are kept for the next files as far as they fit
-// beside those in use.
+// FileRoom is the memory for what the readers of a dataset are reading, files
+// or records of files: bounded in bytes. A reader that finds no room waits,
+// first come, first served. Small buffers are kept for the next files as far as
+// they fit beside those in use.
 //
 // Why no reader waits for ever: each file fits when nothing else is in the
 // room, and a thread that holds a buffer does not wait for another thread that
@@ -14,8 +14,8 @@
 //   FileRoom::Buffer buffer(room, bytes);  // may wait
 //   if (buffer.data() == nullptr) ...      // the system has no memory
 
-#ifndef MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FILE_ROOM_H_
-#define MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FILE_ROOM_H_
+#ifndef MILLRACE_SERVER_STORAGE_FILE_ROOM_H_
+#define MILLRACE_SERVER_STORAGE_FILE_ROOM_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -86,4 +86,4 @@ class FileRoom {
 
 }  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_STORAGE_IMAGEFOLDER_FILE_ROOM_H_
+#endif  // MILLRACE_SERVER_STORAGE_FILE_ROOM_H_

@@ -1,0 +1,41 @@
+// The options of a csv: URI, for example
+//
+//   csv:/data/labels.csv?path=file&label=class
+//
+//   path=COLUMN         the paths; the first column when not given
+//   label=COLUMN        the labels, or several columns between commas; the only
+//                       other column when not given
+//   header=yes|no       no: the first line is a row, and columns have numbers
+//                       from 1 on; default yes
+//   separator=NAME      comma, tab or semicolon; default tab for *.tsv,
+//                       otherwise comma
+//
+// Plain values; pure function.
+
+#ifndef MILLRACE_SERVER_STORAGE_CSV_CSV_OPTIONS_H_
+#define MILLRACE_SERVER_STORAGE_CSV_CSV_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/storage/extents/extent_format.h"
+
+namespace millrace::storage {
+
+struct CsvOptions {
+  std::string path;                 // empty: not given
+  std::vector<std::string> labels;  // empty: not given
+  bool header = true;
+  char separator = ',';
+};
+
+// `file` is the name of the table. InvalidArgument: an unknown option, or a bad
+// value; names it.
+absl::StatusOr<CsvOptions> ParseCsvOptions(absl::string_view file,
+                                           const FormatOptions& options);
+
+}  // namespace millrace::storage
+
+#endif  // MILLRACE_SERVER_STORAGE_CSV_CSV_OPTIONS_H_

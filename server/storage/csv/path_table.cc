@@ -1,0 +1,230 @@
+#include "server/storage/csv/path_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/clean_text.h"
+#include "common/count_text.h"
+#include "common/file_error.h"
+#include "common/first_of.h"
+#include "common/folder.h"
+#include "common/status_macros.h"
+#include "server/storage/csv/csv_reader.h"
+#include "server/storage/csv/label_column.h"
+#include "server/storage/imagefolder/image_names.h"
+#include "server/storage/sample_check.h"
+
+namespace millrace::storage {
+namespace {
+
+constexpr size_t kMaxQuotedBytes = 200;
+
+std::string Quoted(absl::string_view text) {
+  return absl::StrCat("'", CleanText(text, kMaxQuotedBytes), "'");
+}
+
+// Places of the columns that a table is made of.
+struct Columns {
+  size_t path = 0;
+  std::vector<size_t> labels;
+  std::vector<std::string> label_names;  // of the fields
+  size_t count = 0;
+};
+
+class ColumnFinder {
+ public:
+  // `header`: names of the columns.
+  ColumnFinder(const std::string& file, std::vector<std::string> header,
+               const CsvOptions& options)
+      : file_(file), header_(std::move(header)), options_(options) {}
+
+  absl::StatusOr<Columns> Find() const {
+    Columns columns;
+    columns.count = header_.size();
+    if (!options_.path.empty()) {
+      MR_ASSIGN_OR_RETURN(columns.path, FindOne(options_.path));
+    }
+    for (const std::string& name : options_.labels) {
+      MR_ASSIGN_OR_RETURN(const size_t label, FindOne(name));
+      if (label == columns.path ||
+          std::find(columns.labels.begin(), columns.labels.end(), label) !=
+              columns.labels.end()) {
+        return Refused(absl::StrCat("column ", Quoted(name),
+                                    " is named twice by path= and label="));
+      }
+      columns.labels.push_back(label);
+    }
+    if (columns.labels.empty()) {
+      if (header_.size() != 2) {
+        return Refused(
+            "name the columns of the labels, for example label=class");
+      }
+      columns.labels.push_back(1 - columns.path);
+    }
+    for (const size_t label : columns.labels) {
+      columns.label_names.push_back(
+          columns.labels.size() == 1 ? "label" : header_[label]);
+    }
+    return columns;
+  }
+
+ private:
+  absl::StatusOr<size_t> FindOne(const std::string& name) const {
+    const auto found = std::find(header_.begin(), header_.end(), name);
+    if (found == header_.end()) {
+      return Refused(absl::StrCat("there is no column ", Quoted(name)));
+    }
+    if (std::find(found + 1, header_.end(), name) != header_.end()) {
+      return Refused(absl::StrCat("there are two columns ", Quoted(name)));
+    }
+    return static_cast<size_t>(found - header_.begin());
+  }
+
+  absl::Status Refused(absl::string_view what) const {
+    std::vector<std::string> names;
+    for (const std::string& name : header_) names.push_back(Quoted(name));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file_, ": ", what, "; its columns are ",
+                     FirstOf(names, ", ", static_cast<int64_t>(names.size())),
+                     options_.header ? "" : " (header=no)"));
+  }
+
+  const std::string& file_;
+  const std::vector<std::string> header_;
+  const CsvOptions& options_;
+};
+
+}  // namespace
+
+absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text,
+                                           const std::string& file,
+                                           const CsvOptions& options) {
+  PathTable table;
+  table.file_ = file;
+  table.folder_ = FolderOf(file);
+  const auto in_file = [&file](const absl::Status& status) {
+    return absl::Status(status.code(),
+                        absl::StrCat(file, ": ", status.message()));
+  };
+  CsvReader reader(text, options.separator);
+  std::vector<std::string> cells;
+  const auto damaged = [&](absl::string_view what) {
+    return absl::DataLossError(
+        absl::StrCat(file, ": line ", reader.line(), " ", what));
+  };
+  absl::StatusOr<bool> found = reader.Next(&cells);
+  if (!found.ok()) return in_file(found.status());
+  if (!*found) return absl::DataLossError(absl::StrCat(file, " has no rows"));
+  std::vector<std::string> header = cells;
+  if (!options.header) {
+    for (size_t i = 0; i < header.size(); ++i) header[i] = absl::StrCat(i + 1);
+  }
+  MR_ASSIGN_OR_RETURN(const Columns columns,
+                      ColumnFinder(file, std::move(header), options).Find());
+  if (options.header) {
+    if (HasImageName(cells[columns.path])) {
+      return damaged(absl::StrCat("is ", Quoted(cells[columns.path]),
+                                  " where the name of a column is expected: if "
+                                  "the table has no header, add header=no"));
+    }
+    found = reader.Next(&cells);
+    if (!found.ok()) return in_file(found.status());
+    if (!*found) {
+      return absl::DataLossError(
+          absl::StrCat(file, " has a header and no rows"));
+    }
+  }
+  std::vector<LabelColumn> labels;
+  for (const std::string& name : columns.label_names) labels.emplace_back(name);
+  while (*found) {
+    if (cells.size() != columns.count) {
+      return damaged(absl::StrCat("has ", CountText(cells.size(), "cell"),
+                                  ", and line 1 has ", columns.count));
+    }
+    const std::string& path = cells[columns.path];
+    if (path.empty()) return damaged("has no path");
+    if (reader.line() > UINT32_MAX) return damaged("is beyond the last line");
+    table.paths_ += path;
+    table.path_ends_.push_back(table.paths_.size());
+    table.lines_.push_back(static_cast<uint32_t>(reader.line()));
+    for (size_t i = 0; i < labels.size(); ++i) {
+      const absl::Status added = labels[i].Add(cells[columns.labels[i]]);
+      if (!added.ok()) {
+        return absl::Status(
+            added.code(),
+            absl::StrCat(file, ": line ", reader.line(), " ", added.message()));
+      }
+    }
+    found = reader.Next(&cells);
+    if (!found.ok()) return in_file(found.status());
+  }
+  Field& image = *table.schema_.add_fields();
+  image.set_name("image");
+  image.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  for (LabelColumn& label : labels) {
+    LabelValues values = std::move(label).Finish();
+    *table.schema_.add_fields() = std::move(values.field);
+    table.labels_.push_back(std::move(values.bytes));
+  }
+  if (const auto check = SampleCheck::Create(table.schema_); !check.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": ", check.status().message()));
+  }
+  return table;
+}
+
+std::string PathTable::path(int64_t row) const {
+  const uint64_t begin = row == 0 ? 0 : path_ends_[row - 1];
+  const absl::string_view path =
+      absl::string_view(paths_).substr(begin, path_ends_[row] - begin);
+  if (absl::StartsWith(path, "/")) return std::string(path);
+  return JoinPath(folder_, path);
+}
+
+absl::Span<const uint8_t> PathTable::label(int i, int64_t row) const {
+  const std::string& values = labels_[i];
+  const size_t bytes = values.size() / lines_.size();
+  return {reinterpret_cast<const uint8_t*>(values.data()) + row * bytes, bytes};
+}
+
+absl::Status PathTable::CheckFiles(ObjectReader& objects) const {
+  std::vector<std::string> missing;
+  std::vector<std::string> empty;
+  int64_t missing_count = 0;
+  int64_t empty_count = 0;
+  for (int64_t row = 0; row < rows(); ++row) {
+    const absl::StatusOr<ObjectIdentity> found = objects.Stat(path(row));
+    const bool no_file = absl::IsNotFound(found.status());
+    if (!found.ok() && !no_file) {
+      return absl::Status(found.status().code(),
+                          absl::StrCat(file_, ": line ", line(row), ": ",
+                                       found.status().message()));
+    }
+    if (found.ok() && found->bytes > 0) continue;
+    ++(no_file ? missing_count : empty_count);
+    std::vector<std::string>& listed = no_file ? missing : empty;
+    if (listed.size() < kMaxListed) {
+      listed.push_back(absl::StrCat("line ", line(row), " (",
+                                    CleanText(path(row), kMaxQuotedBytes),
+                                    ")"));
+    }
+  }
+  if (missing_count > 0) {
+    return absl::NotFoundError(
+        absl::StrCat(file_, " names ", CountText(missing_count, "file"),
+                     " that ", missing_count == 1 ? "does" : "do",
+                     " not exist: ", FirstOf(missing, ", ", missing_count),
+                     "; restore them or remove the lines"));
+  }
+  if (empty_count > 0) {
+    return absl::DataLossError(
+        absl::StrCat(file_, " names ", CountText(empty_count, "empty file"),
+                     ": ", FirstOf(empty, ", ", empty_count),
+                     "; restore them or remove the lines"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace::storage

@@ -1,0 +1,263 @@
+#include "server/storage/extents/extent_cache.h"
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/atomic_file.h"
+#include "common/byte_size.h"
+#include "common/count_text.h"
+#include "common/logging.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "common/thread.h"
+#include "common/usage_error.h"
+#include "server/storage/cache_folder.h"
+#include "server/storage/content_hash.h"
+
+namespace millrace::storage {
+namespace {
+
+// Waits for storage more than it computes.
+constexpr uint32_t kScanThreads = 8;
+
+std::string FileOfIndex(const ExtentUri& uri, const std::string& cache_folder) {
+  const std::string text =
+      absl::StrCat(uri.ToString(), "\n", uri.record_options);
+  const Hash128 key =
+      HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  return absl::StrCat(cache_folder, "/", uri.scheme, "-", HashToHex(key),
+                      ".mrindex");
+}
+
+// The first object that is not what the index has; empty: all are. Asks on
+// several threads, because a network answers one question slowly.
+std::string FirstChanged(const ExtentIndex& index, ObjectReader& objects) {
+  std::atomic<int> next{0};
+  Mutex mu;
+  int first = index.objects();
+  std::string why;
+  const auto work = [&] {
+    for (int i = next++; i < index.objects(); i = next++) {
+      const ExtentIndex::Object& object = index.object(i);
+      const absl::StatusOr<ObjectIdentity> now = objects.Stat(object.name);
+      if (now.ok() && *now == object.identity) continue;
+      MutexLock lock(mu);
+      if (i >= first) continue;
+      first = i;
+      why = now.ok() ? absl::StrCat(object.name, " has changed")
+                     : std::string(now.status().message());
+    }
+  };
+  {
+    constexpr int kPerThread = 64;
+    std::vector<NamedThread> threads;
+    for (uint32_t i = 1;
+         i < kScanThreads && static_cast<int>(i) * kPerThread < index.objects();
+         ++i) {
+      threads.emplace_back("mr-stat", work);
+    }
+    work();
+  }
+  return why;
+}
+
+// Why the index does not describe the objects any more; empty: it does.
+std::string WhyOutdated(const ExtentIndex& index, const ExtentUri& uri,
+                        const ObjectList& list, ObjectReader& objects) {
+  const ExtentIndexHead& head = index.head();
+  if (head.format() != uri.scheme || head.path() != uri.path ||
+      head.options() != uri.record_options) {
+    return "it is of another dataset";
+  }
+  const auto count = static_cast<size_t>(index.objects());
+  for (size_t i = 0; i < list.names.size() || i < count; ++i) {
+    if (i < list.names.size() && i < count &&
+        index.object(static_cast<int>(i)).name == list.names[i]) {
+      continue;
+    }
+    const bool added = list.names.size() >= count;
+    return absl::StrCat(
+        added ? list.names[i] : index.object(static_cast<int>(i)).name,
+        added ? " was added" : " was removed");
+  }
+  return FirstChanged(index, objects);
+}
+
+// The index in `file`; null: there is none that can be used. The log says why
+// unless there is none at all.
+std::unique_ptr<const ExtentIndex> ReadIndex(const std::string& file,
+                                             const ExtentUri& uri) {
+  struct stat info;
+  if (stat(file.c_str(), &info) != 0 && errno == ENOENT) return nullptr;
+  auto index = ExtentIndex::Open(file);
+  if (index.ok()) return *std::move(index);
+  MR_LOG(WARNING) << "the index " << file << " of " << uri.ToString()
+                  << " is not used: " << index.status().message()
+                  << "; the files are scanned again";
+  return nullptr;
+}
+
+absl::Status Admit(const ExtentIndex& index, const ExtentUri& uri,
+                   const OpenSourceOptions& options,
+                   ByteBudget::Reservation* room) {
+  ByteBudget* const budget = options.metadata_budget;
+  const uint64_t bytes = index.memory_bytes();
+  if (budget == nullptr || budget->TryReserve(bytes, room)) {
+    return absl::OkStatus();
+  }
+  const std::string advice =
+      options.metadata_advice ? options.metadata_advice(bytes) : "";
+  return UsageError(absl::ResourceExhaustedError(absl::StrCat(
+      "the index of ", CountText(index.samples(), "record"), " in ",
+      CountText(index.objects(), "file"), " of ", uri.ToString(), " needs ",
+      FormatExactByteSize(bytes), " of memory, and the memory budget has ",
+      FormatExactByteSize(budget->capacity() - budget->used()), " for it",
+      advice.empty() ? "" : ": ", advice)));
+}
+
+// The columns of `old`, whose objects were only copied or had their attributes
+// changed since; absent: there is more that differs.
+std::optional<std::string> KeepContent(const ExtentIndex& old,
+                                       const ExtentIndexHead& scanned) {
+  if (old.head().content_sum().empty() ||
+      old.head().listing_sum() != scanned.listing_sum()) {
+    return std::nullopt;
+  }
+  ExtentIndexHead head = old.head();
+  for (int i = 0; i < head.objects_size(); ++i) {
+    ExtentIndexObject& object = *head.mutable_objects(i);
+    const std::string sum = object.content_sum();
+    object = scanned.objects(i);
+    object.set_content_sum(sum);
+  }
+  return old.WithHead(head);
+}
+
+absl::StatusOr<std::string> Save(const std::string& bytes, const ExtentUri& uri,
+                                 const std::string& cache_dir) {
+  MR_ASSIGN_OR_RETURN(const std::string cache_folder,
+                      MakeCacheFolder(cache_dir));
+  const std::string file = FileOfIndex(uri, cache_folder);
+  RemoveLeftovers(file);
+  MR_RETURN_IF_ERROR(WriteFileAtomically(file, bytes, Lasts::kThroughCrash));
+  return file;
+}
+
+absl::StatusOr<ObjectList> ListObjects(const ExtentFormat& format,
+                                       const ExtentUri& uri) {
+  // Wrong options come before a wrong path.
+  absl::StatusOr<ObjectList> list = format.List(uri.path, uri.options);
+  if (!absl::IsInvalidArgument(list.status())) return list;
+  return UsageError(list.status());
+}
+
+void LogFingerprint(const ExtentIndex& index, const ExtentUri& uri) {
+  if (!index.head().content_sum().empty()) return;
+  MR_LOG(INFO) << uri.ToString()
+               << ": the fingerprint is that of names, sizes and times of "
+                  "modification; `millrace-data index "
+               << uri.ToString()
+               << "` makes the fingerprint of the content, which copies of the "
+                  "dataset share";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
+    const ExtentFormat& format, const ExtentUri& uri, ObjectReader& objects,
+    const OpenSourceOptions& options, ByteBudget::Reservation* room) {
+  MR_ASSIGN_OR_RETURN(const ObjectList list, ListObjects(format, uri));
+  const std::string cache_folder = CacheFolder(options.cache_dir);
+  std::unique_ptr<const ExtentIndex> old;
+  if (!cache_folder.empty()) {
+    const std::string file = FileOfIndex(uri, cache_folder);
+    old = ReadIndex(file, uri);
+    if (old != nullptr) {
+      const std::string why = WhyOutdated(*old, uri, list, objects);
+      if (why.empty()) {
+        MR_LOG(INFO) << uri.ToString() << ": "
+                     << CountText(old->samples(), "record") << " in "
+                     << CountText(old->objects(), "file") << " by the index "
+                     << file;
+        LogFingerprint(*old, uri);
+        MR_RETURN_IF_ERROR(Admit(*old, uri, options, room));
+        return old;
+      }
+      MR_LOG(INFO) << "the index " << file << " of " << uri.ToString()
+                   << " is outdated: " << why
+                   << "; the files are scanned again";
+    }
+  }
+  const absl::Time start = absl::Now();
+  MR_ASSIGN_OR_RETURN(
+      BuiltIndex built,
+      BuildExtentIndex(format, uri, list, objects, {.threads = kScanThreads}));
+  MR_LOG(INFO) << uri.ToString() << ": scanned "
+               << CountText(built.columns.offsets.size(), "record") << " in "
+               << CountText(list.names.size(), "file") << " in "
+               << absl::FormatDuration(
+                      absl::Ceil(absl::Now() - start, absl::Milliseconds(1)));
+  std::string bytes;
+  if (old != nullptr && !old->head().content_sum().empty()) {
+    if (auto kept = KeepContent(*old, built.head); kept.has_value()) {
+      bytes = *std::move(kept);
+    } else {
+      MR_LOG(WARNING) << uri.ToString()
+                      << ": files have changed since `millrace-data index` has "
+                         "read them, so the fingerprint of the content is not "
+                         "known any more";
+    }
+  }
+  old.reset();
+  if (bytes.empty()) bytes = EncodeExtentIndex(built.head, built.columns);
+  built = {};
+  std::unique_ptr<const ExtentIndex> index;
+  if (cache_folder.empty()) {
+    MR_LOG(INFO) << uri.ToString()
+                 << ": the index is not kept, because there is no cache "
+                    "folder; --cache_dir=DIR names one";
+  } else {
+    const absl::StatusOr<std::string> file =
+        Save(bytes, uri, options.cache_dir);
+    if (file.ok()) {
+      auto mapped = ExtentIndex::Open(*file);
+      if (mapped.ok()) index = *std::move(mapped);
+    } else {
+      MR_LOG(WARNING) << uri.ToString()
+                      << ": the index is not kept: " << file.status().message()
+                      << "; --cache_dir=DIR names another cache folder";
+    }
+  }
+  // Another process may have replaced the file meanwhile; what it wrote is as
+  // good, but not of the objects that were checked here.
+  if (index == nullptr || !WhyOutdated(*index, uri, list, objects).empty()) {
+    MR_ASSIGN_OR_RETURN(index, ExtentIndex::FromBytes(std::move(bytes)));
+  }
+  LogFingerprint(*index, uri);
+  MR_RETURN_IF_ERROR(Admit(*index, uri, options, room));
+  return index;
+}
+
+absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
+    const ExtentFormat& format, const ExtentUri& uri, ObjectReader& objects,
+    const std::string& cache_dir, const BuildOptions& options,
+    std::string* file) {
+  MR_ASSIGN_OR_RETURN(const ObjectList list, ListObjects(format, uri));
+  // Before the records are read, which takes long.
+  MR_RETURN_IF_ERROR(MakeCacheFolder(cache_dir).status());
+  MR_ASSIGN_OR_RETURN(const BuiltIndex built,
+                      BuildExtentIndex(format, uri, list, objects, options));
+  std::string bytes = EncodeExtentIndex(built.head, built.columns);
+  MR_ASSIGN_OR_RETURN(*file, Save(bytes, uri, cache_dir));
+  return ExtentIndex::FromBytes(std::move(bytes));
+}
+
+}  // namespace millrace::storage

@@ -1,0 +1,148 @@
+// ExtentIndex is the index of a dataset whose records are byte ranges of files:
+// for each sample its extent, small values that were read ahead, and the
+// objects with their identities (docs/formats.md defines the file byte by
+// byte).
+//
+// It never looks at the objects; index_cache.h does.
+//
+// Immutable and thread-safe. Owns its bytes, in memory or as a map of a file.
+//
+//   MR_ASSIGN_OR_RETURN(auto index, ExtentIndex::Open("tar-00.mrindex"));
+//   const Extent extent = index->extent(17);
+//   Read(index->object(index->ObjectOf(17)), extent);
+
+#ifndef MILLRACE_SERVER_STORAGE_EXTENTS_EXTENT_INDEX_H_
+#define MILLRACE_SERVER_STORAGE_EXTENTS_EXTENT_INDEX_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/extent_index.pb.h"
+#include "proto/names.h"
+#include "server/storage/content_hash.h"
+#include "server/storage/mapped_file.h"
+#include "server/storage/objects/object_reader.h"
+
+namespace millrace::storage {
+
+inline constexpr uint32_t kExtentIndexVersion = 1;
+// Max bytes of a sample's values in the index.
+inline constexpr uint64_t kMaxValueBytes = 64;
+
+struct Extent {
+  uint64_t offset = 0;
+  uint32_t bytes = 0;
+};
+
+// The columns of an index that is being made.
+struct ExtentColumns {
+  std::vector<uint64_t> offsets;
+  std::vector<uint32_t> bytes;
+  std::vector<std::string> values;  // of head.values(): n values each
+  std::vector<std::vector<uint32_t>> lengths;  // of head.lengths()
+};
+
+// Bytes of an index as a file. The head's listing_sum must be set.
+std::string EncodeExtentIndex(const ExtentIndexHead& head,
+                              const ExtentColumns& columns);
+
+// The sum of the listing that docs/formats.md defines.
+Hash128 ExtentListingSum(const ExtentIndexHead& head,
+                         absl::Span<const uint64_t> offsets,
+                         absl::Span<const uint32_t> bytes);
+
+// `identity` as the index stores it, and back.
+void SetIdentity(const ObjectIdentity& identity, ExtentIndexObject* object);
+ObjectIdentity IdentityOf(const ExtentIndexObject& object);
+
+class ExtentIndex {
+ public:
+  // DataLoss: damaged. Unimplemented: of another version. A part of a sentence
+  // after the name of the file: "it is ...".
+  static absl::StatusOr<std::unique_ptr<const ExtentIndex>> FromBytes(
+      std::string bytes);
+  // The same for a file, which is mapped. Otherwise errors as MappedFile's,
+  // which name the file.
+  static absl::StatusOr<std::unique_ptr<const ExtentIndex>> Open(
+      const std::string& file);
+
+  const ExtentIndexHead& head() const { return head_; }
+  int64_t samples() const { return samples_; }
+
+  struct Object {
+    std::string name;
+    ObjectIdentity identity;
+    int64_t first_sample = 0;
+    int64_t samples = 0;
+  };
+  int objects() const { return static_cast<int>(objects_.size()); }
+  const Object& object(int i) const { return objects_[i]; }
+  // The object of sample `i`, which exists.
+  int ObjectOf(int64_t i) const;
+
+  // Of sample `i`, which exists.
+  Extent extent(int64_t i) const { return {offsets_[i], bytes_[i]}; }
+  uint32_t largest_extent() const { return largest_; }
+
+  // The value of field `field` of sample `i`; empty: the index has no values of
+  // that field.
+  absl::Span<const uint8_t> value(int field, int64_t i) const {
+    const Values& values = values_[field];
+    if (values.bytes == 0) return {};
+    return {values.data + static_cast<size_t>(i) * values.bytes, values.bytes};
+  }
+  // Lengths of the values of a RAGGED field in bytes; empty: not known.
+  absl::Span<const uint32_t> lengths(int field) const {
+    return lengths_[field];
+  }
+
+  // Bytes of the same columns with another head.
+  std::string WithHead(const ExtentIndexHead& head) const;
+  Hash128 ListingSum() const {
+    return ExtentListingSum(head_, offsets_, bytes_);
+  }
+
+  // Memory that the process holds as long as the index lives: an estimate. Of a
+  // mapped file without its pages, which belong to the page cache.
+  uint64_t memory_bytes() const;
+
+  // Unavailable: the mapped file has changed, so what was read of it may be
+  // wrong. One fstat().
+  absl::Status CheckUnchanged() const {
+    return file_ == nullptr ? absl::OkStatus() : file_->CheckUnchanged();
+  }
+
+ private:
+  struct Values {
+    const uint8_t* data = nullptr;
+    size_t bytes = 0;  // of one value
+  };
+
+  ExtentIndex() = default;
+  absl::Status Parse(absl::string_view bytes);
+  absl::Status ParseColumns(absl::string_view columns);
+  absl::string_view bytes_of_file() const;
+
+  // Constant once parsed. One of the two holds the bytes.
+  std::string owned_;
+  std::unique_ptr<const MappedFile> file_;
+  ExtentIndexHead head_;
+  std::vector<Object> objects_;
+  int64_t samples_ = 0;
+  uint32_t largest_ = 0;
+  absl::string_view columns_;
+  absl::Span<const uint64_t> offsets_;
+  absl::Span<const uint32_t> bytes_;
+  std::vector<Values> values_;  // of each field
+  std::vector<absl::Span<const uint32_t>> lengths_;
+};
+
+}  // namespace millrace::storage
+
+#endif  // MILLRACE_SERVER_STORAGE_EXTENTS_EXTENT_INDEX_H_

@@ -1,0 +1,72 @@
+#include "server/storage/index_dataset.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "common/usage_error.h"
+#include "server/storage/extents/extent_cache.h"
+#include "server/storage/extents/extent_formats.h"
+#include "server/storage/extents/extent_source.h"
+#include "server/storage/extents/extent_uri.h"
+#include "server/storage/format_registry.h"
+#include "server/storage/imagefolder/content_index.h"
+#include "server/storage/objects/local_objects.h"
+
+namespace millrace::storage {
+namespace {
+
+absl::StatusOr<IndexedDataset> IndexExtents(const ExtentFormat& format,
+                                            const std::string& rest,
+                                            const OpenSourceOptions& options,
+                                            const IndexDatasetOptions& index) {
+  MR_ASSIGN_OR_RETURN(const ExtentUri uri,
+                      UsageError(ExtentUri::Parse(format.scheme(), rest)));
+  LocalObjects objects;
+  IndexedDataset done;
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<const ExtentIndex> made,
+                      MakeExtentIndex(format, uri, objects, options.cache_dir,
+                                      {.threads = index.threads,
+                                       .content = !index.headers_only,
+                                       .progress = index.progress},
+                                      &done.file));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<FieldRule> rule,
+                      format.RestoreRule(made->head().rule()));
+  MR_ASSIGN_OR_RETURN(done.info,
+                      DescribeExtents(*made, uri, rule->class_field()));
+  return done;
+}
+
+}  // namespace
+
+absl::StatusOr<IndexedDataset> IndexDataset(absl::string_view uri,
+                                            const OpenSourceOptions& options,
+                                            const IndexDatasetOptions& index) {
+  MR_ASSIGN_OR_RETURN(const DatasetUri parsed,
+                      UsageError(ParseDatasetUri(uri)));
+  if (const ExtentFormat* const format = FindExtentFormat(parsed.scheme)) {
+    return IndexExtents(*format, parsed.path, options, index);
+  }
+  if (parsed.scheme != kImageFolderScheme) {
+    MR_RETURN_IF_ERROR(UsageError(FindFormat(parsed.scheme)).status());
+    return UsageError(absl::InvalidArgumentError(
+        absl::StrCat(parsed.scheme,
+                     ": needs no index: the server opens the files without "
+                     "one")));
+  }
+  if (index.headers_only) {
+    return UsageError(absl::InvalidArgumentError(
+        "--headers_only is for records in files (tar:PATH); the server lists "
+        "an image folder by itself: leave the flag out"));
+  }
+  MR_ASSIGN_OR_RETURN(
+      IndexedFolder folder,
+      IndexImageFolder(parsed.path, options, index.threads, index.progress));
+  return IndexedDataset{.info = std::move(folder.info),
+                        .file = std::move(folder.file),
+                        .bad_count = folder.bad_count,
+                        .bad = std::move(folder.bad)};
+}
+
+}  // namespace millrace::storage

@@ -1,0 +1,29 @@
+// Upper bound of the files that one dataset keeps open at the same time.
+//
+// Pure functions, safe from any thread.
+
+#ifndef MILLRACE_SERVER_STORAGE_MAX_OPEN_FILES_H_
+#define MILLRACE_SERVER_STORAGE_MAX_OPEN_FILES_H_
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+namespace millrace::storage {
+
+// For any limit of open files.
+inline constexpr int kMaxOpenFiles = 512;
+inline constexpr int kMinOpenFiles = 16;
+
+// A sixteenth of the limit of open files: half of the descriptors that a server
+// reserves for files of datasets.
+inline int MaxOpenFiles() {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMinOpenFiles;
+  return static_cast<int>(
+      std::clamp<rlim_t>(limit.rlim_cur / 16, kMinOpenFiles, kMaxOpenFiles));
+}
+
+}  // namespace millrace::storage
+
+#endif  // MILLRACE_SERVER_STORAGE_MAX_OPEN_FILES_H_

@@ -1,0 +1,80 @@
+#include "server/storage/tfrecord/tfrecord_format.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/storage/brace_list.h"
+#include "server/storage/shard_paths.h"
+#include "server/storage/tfrecord/example_options.h"
+#include "server/storage/tfrecord/example_rule.h"
+#include "server/storage/tfrecord/example_schema.h"
+#include "server/storage/tfrecord/tfrecord_scanner.h"
+
+namespace millrace::storage {
+namespace {
+
+constexpr absl::string_view kSuffix = ".tfrecord";
+
+class Tfrecord : public ExtentFormat {
+ public:
+  absl::string_view scheme() const override { return "tfrecord"; }
+
+  absl::StatusOr<ObjectList> List(const std::string& path,
+                                  const FormatOptions& options) const override {
+    MR_RETURN_IF_ERROR(ParseExampleOptions(options).status());
+    MR_ASSIGN_OR_RETURN(ShardPaths shards, FindShards(path, kSuffix));
+    // A range of numbers names its files one by one; a glob takes what is
+    // there.
+    if (!shards.one_file && !HasBraceRange(path)) {
+      // Both ways to number files are common: a-00000-of-00004.tfrecord,
+      // a.tfrecord-00000-of-00004.
+      MR_RETURN_IF_ERROR(CheckNumberedNames(shards.files, kSuffix));
+      MR_RETURN_IF_ERROR(CheckNumberedNames(shards.files, ""));
+    }
+    return ObjectList{.names = std::move(shards.files)};
+  }
+
+  absl::StatusOr<std::unique_ptr<FieldRule>> NewRule(
+      const ObjectList&, const FormatOptions& options,
+      ObjectWindow& first) const override {
+    MR_ASSIGN_OR_RETURN(const ExampleOptions parsed,
+                        ParseExampleOptions(options));
+    TfrecordScanner scanner(&first);
+    MR_ASSIGN_OR_RETURN(const std::optional<IndexedRecord> record,
+                        scanner.Next());
+    if (!record.has_value()) {
+      return absl::DataLossError("byte 0: the file has no record");
+    }
+    MR_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> extent,
+                        first.At(record->offset, record->bytes));
+    const absl::StatusOr<absl::Span<const uint8_t>> payload =
+        CheckPayload(extent);
+    if (!payload.ok()) {
+      return absl::Status(payload.status().code(),
+                          absl::StrCat("byte ", record->offset, ": ",
+                                       payload.status().message()));
+    }
+    return InferExampleRule(*payload, parsed);
+  }
+
+  absl::StatusOr<std::unique_ptr<FieldRule>> RestoreRule(
+      absl::string_view encoded) const override {
+    return ExampleRule::Restore(encoded);
+  }
+
+  absl::StatusOr<std::unique_ptr<RecordScanner>> Scan(
+      ObjectWindow& window, const FieldRule&) const override {
+    return std::make_unique<TfrecordScanner>(&window);
+  }
+};
+
+}  // namespace
+
+const ExtentFormat& TfrecordFormat() {
+  static const Tfrecord format;
+  return format;
+}
+
+}  // namespace millrace::storage

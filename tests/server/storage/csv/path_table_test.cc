@@ -1,0 +1,208 @@
+#include "server/storage/csv/path_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace millrace::storage {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kFile = "/data/labels.csv";
+
+absl::StatusOr<PathTable> Parse(const std::string& text,
+                                const FormatOptions& options = {}) {
+  const auto parsed = ParseCsvOptions(kFile, options);
+  if (!parsed.ok()) return parsed.status();
+  return PathTable::Parse(text, kFile, *parsed);
+}
+
+int64_t IntOf(absl::Span<const uint8_t> bytes) {
+  int64_t value = 0;
+  EXPECT_EQ(bytes.size(), sizeof(value));
+  std::memcpy(&value, bytes.data(), bytes.size());
+  return value;
+}
+
+// "PATH=LABEL,LABEL" of each row, of labels that are integers.
+std::vector<std::string> RowsOf(const absl::StatusOr<PathTable>& table) {
+  if (!table.ok()) return {table.status().ToString()};
+  std::vector<std::string> rows;
+  for (int64_t row = 0; row < table->rows(); ++row) {
+    std::vector<std::string> labels;
+    for (int i = 0; i + 1 < table->schema().fields_size(); ++i) {
+      labels.push_back(absl::StrCat(IntOf(table->label(i, row))));
+    }
+    rows.push_back(
+        absl::StrCat(table->path(row), "=", absl::StrJoin(labels, ",")));
+  }
+  return rows;
+}
+
+using Rows = std::vector<std::string>;
+
+TEST(PathTable, TheFirstColumnIsThePathTheOtherTheLabel) {
+  const auto table =
+      Parse("file,class\nimages/b.jpg,dog\na.png,cat\n/other/c.jpg,dog\n");
+  EXPECT_EQ(RowsOf(table),
+            Rows({"/data/images/b.jpg=1", "/data/a.png=0", "/other/c.jpg=1"}));
+  const Schema& schema = table->schema();
+  ASSERT_EQ(schema.fields_size(), 2);
+  EXPECT_EQ(schema.fields(0).name(), "image");
+  EXPECT_EQ(schema.fields(0).kind(), FIELD_KIND_ENCODED_IMAGE);
+  EXPECT_EQ(schema.fields(1).name(), "label");
+  EXPECT_EQ(schema.fields(1).num_classes(), 2);
+  EXPECT_EQ(schema.fields(1).class_names(0), "cat");
+  EXPECT_EQ(table->line(0), 2);
+}
+
+TEST(PathTable, OptionsNameTheColumns) {
+  const std::string text = "id,age,file,sex\n7,31,a.jpg,f\n8,5,b.jpg,m\n";
+  EXPECT_EQ(RowsOf(Parse(text, {{"path", "file"}, {"label", "age"}})),
+            Rows({"/data/a.jpg=31", "/data/b.jpg=5"}));
+  const auto both = Parse(text, {{"path", "file"}, {"label", "sex,age"}});
+  EXPECT_EQ(RowsOf(both), Rows({"/data/a.jpg=0,31", "/data/b.jpg=1,5"}));
+  EXPECT_EQ(both->schema().fields(1).name(), "sex");
+  EXPECT_EQ(both->schema().fields(2).name(), "age");
+  EXPECT_EQ(RowsOf(Parse("class,file\n1,a.jpg\n", {{"path", "file"}})),
+            Rows({"/data/a.jpg=1"}));
+}
+
+TEST(PathTable, ATableMayHaveNoHeader) {
+  EXPECT_EQ(RowsOf(Parse("a.jpg,3\nb.jpg,4\n", {{"header", "no"}})),
+            Rows({"/data/a.jpg=3", "/data/b.jpg=4"}));
+  EXPECT_EQ(RowsOf(Parse("3,x,a.jpg\n",
+                         {{"header", "no"}, {"path", "3"}, {"label", "1"}})),
+            Rows({"/data/a.jpg=3"}));
+}
+
+// Otherwise the first sample would be missing, and nobody would notice.
+TEST(PathTable, AFirstLineWithAnImageIsNoHeader) {
+  const auto table = Parse("a.jpg,3\nb.jpg,4\n");
+  EXPECT_EQ(table.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(table.status().message(),
+            "/data/labels.csv: line 1 is 'a.jpg' where the name of a column is "
+            "expected: if the table has no header, add header=no");
+}
+
+TEST(PathTable, PathsHaveOddBytes) {
+  EXPECT_EQ(RowsOf(Parse("f,l\n\"a, \"\"b\"\".jpg\",1\n\xFF\x01.jpg,2\n")),
+            Rows({"/data/a, \"b\".jpg=1", "/data/\xFF\x01.jpg=2"}));
+}
+
+TEST(PathTable, NamesTheLineOfABadRow) {
+  const struct {
+    const char* text;
+    const char* says;
+  } cases[] = {
+      {"f,l\na.jpg,1\nb.jpg\n",
+       "/data/labels.csv: line 3 has 1 cell, and line 1 has 2"},
+      {"f,l\na.jpg,1\n\nb.jpg,1,2\n", "line 4 has 3 cells, and line 1 has 2"},
+      {"f,l\n,1\n", "/data/labels.csv: line 2 has no path"},
+      {"f,l\na.jpg,\n",
+       "/data/labels.csv: line 2 has no value in column "
+       "'label'"},
+      {"f,l\n\"two\nlines\",1\nb.jpg,\n", "line 4 has no value"},
+      {"f,l\na.jpg,\"1\n", "/data/labels.csv: line 2: a quote is not closed"},
+      {"\"f,l\n", "/data/labels.csv: line 1: a quote is not closed"},
+      {"", "/data/labels.csv has no rows"},
+      {"f,l\n", "/data/labels.csv has a header and no rows"},
+  };
+  for (const auto& each : cases) {
+    const auto table = Parse(each.text);
+    EXPECT_EQ(table.status().code(), absl::StatusCode::kDataLoss) << each.text;
+    EXPECT_THAT(table.status().message(), HasSubstr(each.says)) << each.text;
+  }
+}
+
+TEST(PathTable, RefusesOptionsThatDoNotFit) {
+  const std::string text = "file,a,b,b,image\nx.jpg,1,2,3,4\n";
+  const struct {
+    FormatOptions options;
+    const char* says;
+  } cases[] = {
+      {{},
+       "/data/labels.csv: name the columns of the labels, for example "
+       "label=class; its columns are 'file', 'a', 'b', 'b', 'image'"},
+      {{{"path", "c"}}, "there is no column 'c'; its columns are 'file', "},
+      {{{"label", "b"}}, "there are two columns 'b'"},
+      {{{"label", "a,a"}}, "column 'a' is named twice"},
+      {{{"label", "file"}}, "column 'file' is named twice"},
+      {{{"label", "a,image"}}, "/data/labels.csv: "},
+      {{{"header", "no"}, {"label", "9"}}, "'5' (header=no)"},
+  };
+  for (const auto& each : cases) {
+    const auto table = Parse(text, each.options);
+    EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(table.status().message(), HasSubstr(each.says));
+  }
+}
+
+// Files of the sizes of a map.
+class FakeObjects : public ObjectReader {
+ public:
+  explicit FakeObjects(std::map<std::string, uint64_t> files)
+      : files_(std::move(files)) {}
+
+  absl::StatusOr<ObjectIdentity> Stat(const std::string& name) override {
+    if (name == "/data/secret.jpg") {
+      return absl::PermissionDeniedError("cannot open /data/secret.jpg");
+    }
+    const auto found = files_.find(name);
+    if (found == files_.end()) return absl::NotFoundError("no " + name);
+    return ObjectIdentity{.bytes = found->second};
+  }
+  absl::Status Read(const std::string&, const ObjectIdentity&, uint64_t,
+                    absl::Span<uint8_t>) override {
+    return absl::UnimplementedError("reads nothing");
+  }
+
+ private:
+  const std::map<std::string, uint64_t> files_;
+};
+
+absl::Status Check(const std::string& text) {
+  FakeObjects objects({{"/data/a.jpg", 5}, {"/data/empty.jpg", 0}});
+  return Parse(text)->CheckFiles(objects);
+}
+
+TEST(PathTable, FindsMissingFilesByTheirLines) {
+  EXPECT_TRUE(Check("f,l\na.jpg,1\na.jpg,2\n").ok());
+  const absl::Status one = Check("f,l\na.jpg,1\n\nb.jpg,2\n");
+  EXPECT_EQ(one.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(one.message(),
+            "/data/labels.csv names 1 file that does not exist: line 4 "
+            "(/data/b.jpg); restore them or remove the lines");
+  std::string text = "f,l\n";
+  for (int i = 0; i < 1234; ++i) absl::StrAppend(&text, i, ".jpg,1\n");
+  EXPECT_THAT(Check(text).message(),
+              HasSubstr("names 1,234 files that do not exist: line 2 "
+                        "(/data/0.jpg), line 3 (/data/1.jpg)"));
+  EXPECT_THAT(Check(text).message(), HasSubstr("and 1224 more"));
+}
+
+TEST(PathTable, FindsEmptyFilesByTheirLines) {
+  const absl::Status error = Check("f,l\na.jpg,1\nempty.jpg,2\n");
+  EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(error.message(),
+            "/data/labels.csv names 1 empty file: line 3 (/data/empty.jpg); "
+            "restore them or remove the lines");
+}
+
+TEST(PathTable, PassesOtherErrorsOn) {
+  const absl::Status error = Check("f,l\nsecret.jpg,1\nb.jpg,2\n");
+  EXPECT_EQ(error.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(error.message(),
+            "/data/labels.csv: line 2: cannot open /data/secret.jpg");
+}
+
+}  // namespace
+}  // namespace millrace::storage
