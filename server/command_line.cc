@@ -144,11 +144,10 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
             return AddDatasets(text, config);
           },
           "NAME=URI",
-          "Dataset to serve; URI is lmdb:PATH, parquet:PATH or tar:PATH, PATH "
-          "a "
-          "file, a folder of shards, a glob or a range ({000..099}), or "
-          "imagefolder:PATH, PATH a folder of class folders with images; may "
-          "be repeated")
+          "Dataset to serve; URI is lmdb:PATH, parquet:PATH, tar:PATH or "
+          "tfrecord:PATH, PATH a file, a folder of shards, a glob or a range "
+          "({000..099}), or imagefolder:PATH, PATH a folder of class folders "
+          "with images; may be repeated")
       .Repeatable();
   flags
       .Add(
@@ -173,8 +172,8 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
       .Repeatable();
   flags
       .Add("cache_dir", &to->cache_dir, "DIR",
-           "Folder where the server keeps the indexes of imagefolder: and tar: "
-           "datasets, or off")
+           "Folder where the server keeps the indexes of imagefolder:, tar: "
+           "and tfrecord: datasets, or off")
       .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
   flags.Add("refuse_synthetic", &to->refuse_synthetic, "",
             "Refuse requests for synthetic data (millrace bench --synthetic), "
@@ -306,7 +305,8 @@ void AddResourceFlags(Values* to, program::FlagSet& flags) {
            "16MiB")
       .Default(
           "half of the memory that the process may use; with --lease_socket a "
-          "quarter, less 200MiB for the program itself, minimum 64MiB");
+          "quarter, less 200MiB for the program itself, minimum 64MiB, and "
+          "40MiB more for each further thread of --threads");
 }
 
 void AddConfigFlags(Values* to, program::FlagSet& flags) {

@@ -228,6 +228,23 @@ void CheckConfig(const ServerConfig& config, const Report& report) {
   }
 }
 
+// What is left of `bytes` for the memory budget.
+uint64_t WithoutProgram(uint64_t bytes) {
+  return bytes - std::min(bytes, kOutsideBudgetBytes);
+}
+
+// The smallest automatic budget of a server with leases. A number of threads
+// that adapts becomes smaller instead.
+uint64_t MinLeaseBudget(const ServerSettings& settings,
+                        const Machine& machine) {
+  const uint64_t more_threads =
+      settings.adapt_threads ? 0 : uint64_t{settings.threads} - 1;
+  return std::clamp(
+      kMinLeaseBudgetBytes + more_threads * kLeaseBudgetBytesOfThread,
+      kMinLeaseBudgetBytes,
+      std::max(kMinLeaseBudgetBytes, WithoutProgram(machine.memory_bytes)));
+}
+
 }  // namespace
 
 bool IsDatasetName(absl::string_view name) {
@@ -356,14 +373,13 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   settings.memory_reason = "as configured";
   if (settings.memory_budget_bytes == 0 && leases) {
     // The program of the user needs the machine, too.
-    const uint64_t quarter = machine.memory_bytes / 4;
-    settings.memory_budget_bytes = std::max(
-        quarter - std::min(quarter, kOutsideBudgetBytes), kMinLeaseBudgetBytes);
-    settings.memory_reason =
-        absl::StrCat("a quarter of the ", FormatByteSize(machine.memory_bytes),
-                     " that this process may use, less the program itself, "
-                     "minimum ",
-                     FormatByteSize(kMinLeaseBudgetBytes));
+    const uint64_t quarter = WithoutProgram(machine.memory_bytes / 4);
+    const uint64_t minimum = MinLeaseBudget(settings, machine);
+    settings.memory_budget_bytes = std::max(quarter, minimum);
+    settings.memory_reason = absl::StrCat(
+        "a quarter of the ", FormatByteSize(machine.memory_bytes),
+        " that this process may use, less the program itself, minimum ",
+        FormatByteSize(minimum));
   }
   if (settings.memory_budget_bytes == 0) {
     settings.memory_budget_bytes = machine.memory_bytes / 2;

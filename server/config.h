@@ -25,8 +25,11 @@ namespace millrace::server {
 // No server takes a smaller memory budget.
 inline constexpr uint64_t kMinBudgetBytes = 16 << 20;
 // The smallest automatic budget of a server with leases: enough for its parts
-// (server/pipeline/memory_use.h) unless --threads fixes more than one thread.
+// (server/pipeline/memory_use.h) and small batches, with one thread. A fixed
+// number of threads takes more for each further one, as far as the memory of
+// the machine allows.
 inline constexpr uint64_t kMinLeaseBudgetBytes = 64 << 20;
+inline constexpr uint64_t kLeaseBudgetBytesOfThread = 40 << 20;
 
 // Max numbers of threads.
 inline constexpr uint32_t kMaxThreads = 4096;

@@ -105,7 +105,8 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
       {.command = "millrace-data index",
        .summary =
            "Finds the samples of a dataset that millrace-server serves without "
-           "packing (imagefolder:DIR, tar:PATH), reads each of them once, and "
+           "packing (imagefolder:DIR, tar:PATH, tfrecord:PATH), reads each of "
+           "them once, and "
            "writes list and content hash to the cache folder of the server. "
            "The dataset then has the fingerprint of its packed form, and "
            "copies of it on other servers have the same one. Without `index` "
@@ -118,8 +119,8 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
             "Folder that contains one folder of images for each class, in the "
             "place of the URI imagefolder:DIR");
   flags.Add("headers_only", &headers_only, "",
-            "Read only the headers of tar members: fast, but without the "
-            "content hash");
+            "Read only the headers of tar members and TFRecords: fast, but "
+            "without the content hash");
   AddCacheDirFlag(flags, &cache_dir);
   flags.Add("operators", &libraries, "FILE.so",
             "Library of decoders that the server loads, too; may be repeated");

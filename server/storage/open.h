@@ -14,9 +14,9 @@ namespace millrace::storage {
 
 // `uri` is lmdb:PATH or parquet:PATH, PATH a file, a folder of shards, a glob
 // or ranges in braces; imagefolder:PATH, PATH a folder of class folders; or
-// tar:PATH?OPTIONS, PATH as for lmdb. Reads metadata and checks every shard's
-// size and schema, not its rows; of an image folder it lists the files, and of
-// tar shards the members.
+// tar:PATH?OPTIONS or tfrecord:PATH?OPTIONS, PATH as for lmdb. Reads metadata
+// and checks every shard's size and schema, not its rows; of an image folder it
+// lists the files, of tar shards the members, of TFRecord files the records.
 // SOURCE:PATH asks the source of that name among options.operators, which then
 // decides what PATH is and what is wrong with it.
 // NotFound: nothing there. InvalidArgument: unknown scheme, or a folder without

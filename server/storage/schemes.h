@@ -31,6 +31,8 @@ inline constexpr Scheme kSchemes[] = {
     {.name = "imagefolder", .reads_files = true},
     {.name = "tar", .reads_files = true},
     {.name = "tfrecord", .reads_files = true},
+    {.name = "mds", .reads_files = true},
+    {.name = "litdata", .reads_files = true},
 };
 
 // The scheme that `uri` begins with; null: none of these.
@@ -52,7 +54,7 @@ inline bool ReadsFiles(absl::string_view uri) {
   return scheme != nullptr && scheme->reads_files;
 }
 
-// "lmdb:PATH, parquet:PATH, ... or tar:PATH"; `before` stands before each one.
+// "lmdb:PATH, parquet:PATH, ... or litdata:PATH"; `before` stands before each one.
 inline std::string SchemesText(absl::string_view path,
                                absl::string_view before = "") {
   std::string text;

@@ -127,6 +127,18 @@ TEST_F(BudgetAdviceTest, OfAServerWithLeases) {
   ExpectSmallest({socket, "--initial_threads=16"}, 16);
 }
 
+// The automatic budgets of small machines (tests/server/config_test.cc) are
+// sufficient for a job on images.
+TEST_F(BudgetAdviceTest, FixedThreadsOfAServerWithLeasesHaveABudget) {
+  for (const int threads : {1, 2, 3, 8, 64}) {
+    const ProgramResult checked =
+        Check({absl::StrCat("--lease_socket=@fixed-", getpid()),
+               absl::StrCat("--threads=", threads)},
+              64 + 40 * (threads - 1));
+    EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  }
+}
+
 // The same in the refusal of a job.
 TEST_F(BudgetAdviceTest, OfAJobOnAServerWithLeases) {
   const PipelineSpec spec = SyntheticSpec(400, {1 << 20}, 200);

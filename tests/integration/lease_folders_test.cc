@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -104,6 +105,11 @@ TEST_F(LeaseFoldersTest, AFileThatChangesIsAnErrorOfItsOwnCopy) {
     std::vector<ReceivedBatch> batches;
     const absl::Status status =
         client.GetBatches(RpcClient::Request(plan, 0, 3), &batches);
+    // Batches may finish in any order.
+    std::sort(batches.begin(), batches.end(),
+              [](const ReceivedBatch& x, const ReceivedBatch& y) {
+                return x.header.step() < y.header.step();
+              });
     payloads->clear();
     for (const ReceivedBatch& batch : batches) *payloads += batch.payload;
     return status;

@@ -307,6 +307,10 @@ TEST(ResolveServerConfigTest, LeasesNeedNoDatasetAndTakeAQuarterOfTheMemory) {
   EXPECT_EQ(ResolveServerConfig(config, {.cpus = 1, .memory_bytes = 400 << 20})
                 ->memory_budget_bytes,
             64 << 20);
+  EXPECT_THAT(DescribeSettings(
+                  *ResolveServerConfig(config, {.cpus = 1, .memory_bytes = 1}),
+                  kMachine),
+              HasSubstr("minimum 64 MiB"));
   config.set_lease_timeout_ms(1500);
   config.set_listen("127.0.0.1:7001");
   config.set_memory_budget_bytes(1 << 30);
@@ -314,6 +318,35 @@ TEST(ResolveServerConfigTest, LeasesNeedNoDatasetAndTakeAQuarterOfTheMemory) {
   EXPECT_EQ(chosen->lease_timeout, absl::Milliseconds(1500));
   EXPECT_EQ(chosen->listen, "127.0.0.1:7001");
   EXPECT_EQ(chosen->memory_budget_bytes, 1 << 30);
+}
+
+// With a fixed number of threads, the budget of a small machine left nothing
+// for batches, and the server was refused. tests/integration/budget_advice_test
+// starts servers with these budgets.
+TEST(ResolveServerConfigTest, FixedThreadsRaiseTheBudgetOfASmallMachine) {
+  ServerConfig config;
+  config.set_lease_socket("@m");
+  const auto mib = [&config](uint64_t memory_mib) {
+    const auto settings = ResolveServerConfig(
+        config, {.cpus = 2, .memory_bytes = memory_mib << 20});
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    return settings.ok() ? settings->memory_budget_bytes >> 20 : 0;
+  };
+  config.set_threads(1);
+  EXPECT_EQ(mib(512), 64);
+  config.set_threads(2);
+  EXPECT_EQ(mib(512), 104);
+  EXPECT_EQ(mib(1024), 104);
+  EXPECT_EQ(mib(4096), 824) << "a quarter, less the program";
+  config.set_threads(8);
+  EXPECT_EQ(mib(1024), 344);
+  // No more than the machine has beside the program.
+  EXPECT_EQ(mib(512), 312);
+  EXPECT_EQ(mib(128), 64);
+  // A number that adapts becomes smaller instead.
+  config.clear_threads();
+  config.set_initial_threads(8);
+  EXPECT_EQ(mib(1024), 64);
 }
 
 // The part is reserved whatever the leases bring, and grows with the budget.

@@ -109,8 +109,9 @@ TEST(TrainFlagsTest, NameMistakes) {
               HasSubstr("flag --momentum=much: expected a number"));
   EXPECT_THAT(Mistake({"--data_timeout=inf"}), HasSubstr("at most one year"));
   EXPECT_THAT(Mistake({"--timeout=0"}), HasSubstr("expected a time above 0"));
-  EXPECT_THAT(Mistake({"--hedge_share=1.5"}),
-              HasSubstr("--hedge_share=1.5: expected a share"));
+  EXPECT_THAT(
+      Mistake({"--hedge_share=1.5"}),
+      HasSubstr("--hedge_share=1.5 is outside the limits: give a share"));
   EXPECT_THAT(Mistake({"--hedge_floor=20ms", "--hedge_share=0"}),
               HasSubstr("--hedge_floor has no effect with --hedge_share=0"));
   EXPECT_THAT(Mistake({"--epochs=0"}), HasSubstr("--epochs is 0"));

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,7 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "common/logging.h"
+#include "common/retry_schedule.h"
 #include "common/status_macros.h"
 #include "trainer/ddp/listener.h"
 

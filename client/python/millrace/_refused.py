@@ -48,9 +48,12 @@ _OF_DATA_SETS = {
 _OF_TRANSLATIONS = ("boxes", "decode", "local", "masks")
 _OF_PIPELINES = ("bad_samples", "concatenate", "epoch_samples", "field_roles", "sources", "spec_version")
 
+# The error of the right name says what to do instead.
+_REFUSED_NAMES = (*_OF_TORCH, *_OF_DATA_SETS, *_OF_TRANSLATIONS, *_OF_PIPELINES)
+
 # Names of other interfaces of Millrace, and the argument here.
 _OTHER_NAMES = {"preset": "pipeline", "transforms": "pipeline", "endpoints": "endpoint",
-                "last_batch": "drop_last", "outputs": "fields", "world": "world_size"}
+                "last_batch": "drop_last", "outputs": "fields", "world": "world_size", "prefetch": "window"}
 
 
 def check(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -72,7 +75,7 @@ def check(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> None:
             raise ArgumentError(f"argument {name}={shown(value)} belongs to the pipeline: "
                                 f"{_for_pipeline(name, value, known)}")
         near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else \
-            difflib.get_close_matches(name, list(known), 1)
+            difflib.get_close_matches(name, _REFUSED_NAMES, 1, 0.8) or difflib.get_close_matches(name, list(known), 1)
         raise unknown_argument("Loader", name, near)
 
 

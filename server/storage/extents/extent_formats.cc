@@ -1,5 +1,7 @@
 #include "server/storage/extents/extent_formats.h"
 
+#include "server/storage/litdata/litdata_format.h"
+#include "server/storage/mds/mds_format.h"
 #include "server/storage/tar/tar_format.h"
 #include "server/storage/tfrecord/tfrecord_format.h"
 
@@ -7,6 +9,8 @@ namespace millrace::storage {
 
 absl::Span<const ExtentFormat* const> ExtentFormats() {
   static const ExtentFormat* const formats[] = {
+      &LitdataFormat(),
+      &MdsFormat(),
       &TarFormat(),
       &TfrecordFormat(),
   };

@@ -42,7 +42,7 @@ TEST_F(OfferedSlotsTest, RefusesMemoryThatNoBatchCanLieIn) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   ExpectRefused(nullptr, 256, invalid, "NULL");
   ExpectRefused(buffers_[0].bytes + 8, 248, invalid, "aligned to 8 bytes");
-  ExpectRefused(buffers_[0].bytes, 127, invalid, "127 bytes; a batch has up");
+  ExpectRefused(buffers_[0].bytes, 127, invalid, "127 B; a batch has up");
   ExpectRefused(buffers_[0].bytes, UINT64_MAX, invalid, "the last address");
 }
 

@@ -97,6 +97,9 @@ class Constructor(Case):
         ("pipeline='sources { dataset: \"a\" } ' * 2, dataset='photos'", _VALUE, "2 sources"),
         ("batch_size=None", _VALUE, "batch_size= is missing: give the samples of a batch of this rank"),
         ("preset='mnist'", _TYPE, "did you mean pipeline="),
+        # Of torch and of pipelines: the error of the right name says what to do instead.
+        ("num_worker=4", _TYPE, "Loader has no argument num_worker=; did you mean num_workers=?"),
+        ("bad_sample='zero'", _TYPE, "did you mean bad_samples=?"),
         # Arguments of a pipeline.
         ("local='sample'", _TYPE,
          "give pipeline=millrace.Pipeline.from_torchvision(compose, local='sample')"),

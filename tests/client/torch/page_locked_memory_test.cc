@@ -89,7 +89,7 @@ TEST_F(PageLockedMemoryTest, SaysWhyThereIsNone) {
   locked_.most = 8192;
   ASSERT_NE(memory_->Allocate(8000, &why_), nullptr);
   EXPECT_EQ(memory_->Allocate(1, &why_), nullptr);
-  EXPECT_THAT(std::string(why_.message()), HasSubstr("4096 bytes"));
+  EXPECT_THAT(std::string(why_.message()), HasSubstr("cannot lock 4 KiB of memory"));
   EXPECT_THAT(std::string(why_.message()), HasSubstr("error 2"));
   EXPECT_EQ(memory_->Allocate(std::numeric_limits<uint64_t>::max(), &why_),
             nullptr);
