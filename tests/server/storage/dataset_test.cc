@@ -395,7 +395,7 @@ TEST_P(DatasetTest, AFullDiskLeavesNothing) {
 }
 
 TEST(OpenRecordSourceTest, UnknownSchemesAreRefused) {
-  for (const char* uri : {"tfrecord:/x", "/data/train", "", ":"}) {
+  for (const char* uri : {"zip:/x", "/data/train", "", ":"}) {
     const auto source = OpenRecordSource(uri, {});
     EXPECT_TRUE(absl::IsInvalidArgument(source.status())) << uri;
     EXPECT_THAT(Message(source.status()), HasSubstr("lmdb:"));
