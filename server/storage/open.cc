@@ -16,6 +16,7 @@
 #include "server/operators/operators.h"
 #include "server/storage/extents/extent_formats.h"
 #include "server/storage/extents/extent_source.h"
+#include "server/storage/foreign_lmdb/foreign_source.h"
 #include "server/storage/format_registry.h"
 #include "server/storage/imagefolder/folder_source.h"
 #include "server/storage/operator/operator_source.h"
@@ -94,6 +95,11 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
   MR_ASSIGN_OR_RETURN(const ShardFormat* format,
                       UsageError(FindFormat(parsed.scheme)));
   const auto open = [&]() -> absl::StatusOr<std::unique_ptr<RecordSource>> {
+    if (parsed.scheme == "lmdb") {
+      MR_ASSIGN_OR_RETURN(std::unique_ptr<RecordSource> foreign,
+                          OpenForeignLmdb(parsed.path, options));
+      if (foreign != nullptr) return foreign;
+    }
     MR_ASSIGN_OR_RETURN(const ShardPaths shards,
                         FindShards(parsed.path, format->suffix()));
     return format->Open(shards, options);

@@ -184,8 +184,7 @@ std::string WhatFolderHolds(const std::vector<Entry>& entries,
                           command, " ", name, "`)");
     }
     if (name == "data.mdb") {
-      return "it is an LMDB environment that `millrace-data pack` did not "
-             "write: its layout is not known; pack the original data";
+      return "it is an LMDB environment: write lmdb:PATH";
     }
     if (absl::StartsWith(name, ".") && absl::EndsWith(name, ".tmp")) {
       return "it contains only files that an interrupted `millrace-data pack` "

@@ -32,8 +32,8 @@ void Advise(const uint8_t* begin, size_t bytes, int advice) {
 LmdbFile::LmdbFile(std::unique_ptr<const MappedFile> file,
                    const LmdbHeader& header)
     : file_(std::move(file)),
+      header_(header),
       tree_(file_->data(), header),
-      entries_(header.entries),
       os_page_bytes_(static_cast<uint64_t>(sysconf(_SC_PAGESIZE))),
       random_access_(file_->data().size() >
                      MachineMemory() / kRandomAccessShare) {
@@ -49,16 +49,25 @@ absl::StatusOr<std::unique_ptr<const LmdbFile>> LmdbFile::Open(
   return std::unique_ptr<const LmdbFile>(new LmdbFile(std::move(file), header));
 }
 
+void LmdbFile::AdviseValue(absl::Span<const uint8_t> value) const {
+  if (!random_access_ || value.size() <= kPrefetchBytes) return;
+  const auto begin = reinterpret_cast<uintptr_t>(value.data());
+  const uintptr_t before = begin % os_page_bytes_;
+  Advise(value.data() - before, value.size() + before, MADV_WILLNEED);
+}
+
 LmdbTree::Result LmdbFile::TryGet(absl::string_view key,
                                   LmdbTree::Position* position,
                                   absl::Span<const uint8_t>* value) const {
   const LmdbTree::Result result = tree_.Find(key, position, value);
-  if (result == LmdbTree::Result::kFound && random_access_ &&
-      value->size() > kPrefetchBytes) {
-    const auto begin = reinterpret_cast<uintptr_t>(value->data());
-    const uintptr_t before = begin % os_page_bytes_;
-    Advise(value->data() - before, value->size() + before, MADV_WILLNEED);
-  }
+  if (result == LmdbTree::Result::kFound) AdviseValue(*value);
+  return result;
+}
+
+LmdbTree::Result LmdbFile::TryAt(const LmdbPlace& place,
+                                 absl::Span<const uint8_t>* value) const {
+  const LmdbTree::Result result = tree_.At(place, value);
+  if (result == LmdbTree::Result::kFound) AdviseValue(*value);
   return result;
 }
 

@@ -34,7 +34,8 @@ class LmdbFile {
 
   const std::string& path() const { return file_->path(); }
   uint64_t bytes() const { return file_->data().size(); }
-  uint64_t entries() const { return entries_; }  // rows and metadata record
+  // Rows and metadata record.
+  uint64_t entries() const { return header_.entries; }
 
   // As MappedFile::CheckUnchanged().
   absl::Status CheckUnchanged() const { return file_->CheckUnchanged(); }
@@ -49,6 +50,13 @@ class LmdbFile {
   LmdbTree::Result TryGet(absl::string_view key, LmdbTree::Position* position,
                           absl::Span<const uint8_t>* value) const;
 
+  // The value at a place that a cursor found, of any database of the file.
+  LmdbTree::Result TryAt(const LmdbPlace& place,
+                         absl::Span<const uint8_t>* value) const;
+
+  absl::Span<const uint8_t> data() const { return file_->data(); }
+  const LmdbHeader& header() const { return header_; }
+
   // Waits until the pages of a value that Get() gave lie in memory.
   void Touch(absl::Span<const uint8_t> value) const;
 
@@ -58,9 +66,11 @@ class LmdbFile {
  private:
   LmdbFile(std::unique_ptr<const MappedFile> file, const LmdbHeader& header);
 
+  void AdviseValue(absl::Span<const uint8_t> value) const;
+
   const std::unique_ptr<const MappedFile> file_;
+  const LmdbHeader header_;
   const LmdbTree tree_;
-  const uint64_t entries_;
   const uint64_t os_page_bytes_;
   const bool random_access_;
 };

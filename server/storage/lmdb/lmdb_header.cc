@@ -105,7 +105,8 @@ absl::StatusOr<LmdbHeader> ParseLmdbHeader(absl::Span<const uint8_t> start,
   return LmdbHeader{.page_size = first->page_size,
                     .pages = meta.last_page + 1,
                     .entries = meta.entries,
-                    .root = meta.root};
+                    .root = meta.root,
+                    .transaction = meta.transaction};
 }
 
 absl::StatusOr<LmdbHeader> ReadLmdbHeader(const MappedFile& file) {

@@ -20,9 +20,10 @@ inline constexpr uint64_t kLmdbHeaderBytes = 2 * 65536;
 
 struct LmdbHeader {
   uint32_t page_size = 0;
-  uint64_t pages = 0;    // last page + 1
-  uint64_t entries = 0;  // of the main database
-  uint64_t root = 0;     // its first page; UINT64_MAX: the tree is empty
+  uint64_t pages = 0;        // last page + 1
+  uint64_t entries = 0;      // of the main database
+  uint64_t root = 0;         // its first page; UINT64_MAX: the tree is empty
+  uint64_t transaction = 0;  // number of the last commit
 };
 
 // `start` is the beginning of a file of `file_bytes` bytes: kLmdbHeaderBytes

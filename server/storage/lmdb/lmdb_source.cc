@@ -140,9 +140,9 @@ absl::StatusOr<ShardMetadata> ReadMetadata(const LmdbFile& file) {
   if (absl::IsNotFound(found.status())) {
     return absl::DataLossError(absl::StrCat(
         file.path(),
-        " is an LMDB file without Millrace's metadata: it was written by "
-        "another program, or its packing was interrupted; write it with "
-        "`millrace-data pack`"));
+        " is an LMDB file without Millrace's metadata: its packing was "
+        "interrupted, or it has no records; write it with `millrace-data "
+        "pack`"));
   }
   if (!found.ok()) return found.status();
   // Copied, so that the record does not change while it is checked.

@@ -94,7 +94,7 @@ bool LmdbTree::FindChild(const Page& page, absl::string_view key,
     (Compare(node.key, key) <= 0 ? low : high) = middle;
   }
   if (!LoadNode(page, low, &node)) return false;
-  *number = node.low | uint64_t{node.high} << 16 | uint64_t{node.flags} << 32;
+  *number = ChildOf(node);
   return true;
 }
 
@@ -116,12 +116,14 @@ LmdbTree::Result LmdbTree::FindInLeaf(const Page& leaf, absl::string_view key,
   return Result::kNotFound;
 }
 
-LmdbTree::Result LmdbTree::LoadValue(const Node& node,
-                                     absl::Span<const uint8_t>* value) const {
-  const uint64_t bytes = node.low | uint64_t{node.high} << 16;
+LmdbTree::Result LmdbTree::LoadPlace(const Node& node, LmdbPlace* place) const {
+  const uint32_t bytes = node.low | uint32_t{node.high} << 16;
   if (node.flags == 0) {
     if (bytes > node.room) return Result::kDamaged;
-    *value = {node.data, bytes};
+    // An empty value may lie behind the last byte of the page; its place is the
+    // last byte of the key, so that it is in the page.
+    const uint8_t* const data = bytes == 0 ? node.data - 1 : node.data;
+    *place = {.offset = static_cast<uint64_t>(data - file_), .bytes = bytes};
     return Result::kFound;
   }
   uint64_t number;
@@ -130,16 +132,38 @@ LmdbTree::Result LmdbTree::LoadValue(const Node& node,
   }
   number = PageLoad<uint64_t>(node.data);
   if (number < kFirstPage || number >= header_.pages) return Result::kDamaged;
-  const uint8_t* const start = file_ + number * header_.page_size;
-  const uint64_t pages = PageLoad<uint32_t>(start + kOverflowPagesAt);
-  if (PageLoad<uint64_t>(start) != number ||
-      (PageLoad<uint16_t>(start + kFlagsAt) & kPageKinds) != kOverflowPage ||
-      pages > header_.pages - number ||
-      bytes + kPageHeaderBytes > pages * header_.page_size) {
+  *place = {.offset = number * header_.page_size + kPageHeaderBytes,
+            .bytes = bytes};
+  return Result::kFound;
+}
+
+LmdbTree::Result LmdbTree::At(const LmdbPlace& place,
+                              absl::Span<const uint8_t>* value) const {
+  const uint64_t number = place.offset / header_.page_size;
+  const uint64_t within = place.offset % header_.page_size;
+  if (number < kFirstPage || number >= header_.pages) return Result::kDamaged;
+  if (within == kPageHeaderBytes) {
+    // A leaf has its list of nodes there, so the value is in overflow pages.
+    const uint8_t* const start = file_ + number * header_.page_size;
+    const uint64_t pages = PageLoad<uint32_t>(start + kOverflowPagesAt);
+    if (PageLoad<uint64_t>(start) != number ||
+        (PageLoad<uint16_t>(start + kFlagsAt) & kPageKinds) != kOverflowPage ||
+        pages > header_.pages - number ||
+        uint64_t{place.bytes} + kPageHeaderBytes > pages * header_.page_size) {
+      return Result::kDamaged;
+    }
+  } else if (place.bytes > header_.page_size - within) {
     return Result::kDamaged;
   }
-  *value = {start + kPageHeaderBytes, bytes};
+  *value = {file_ + place.offset, place.bytes};
   return Result::kFound;
+}
+
+LmdbTree::Result LmdbTree::LoadValue(const Node& node,
+                                     absl::Span<const uint8_t>* value) const {
+  LmdbPlace place;
+  const Result result = LoadPlace(node, &place);
+  return result == Result::kFound ? At(place, value) : result;
 }
 
 LmdbTree::Result LmdbTree::FindAt(const Position& position,

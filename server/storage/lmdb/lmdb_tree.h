@@ -5,8 +5,9 @@
 // read them.
 //
 // It does not check that the tree is complete: a key that a damaged page hides
-// is not found. It reads LMDB 0.9's data format 1: one unnamed database of
-// plain keys in bytewise order.
+// is not found; LmdbCursor (lmdb_cursor.h) visits all keys. It reads LMDB 0.9's
+// data format 1: a database of plain keys in bytewise order, which is the
+// unnamed one unless the header has the root of another.
 //
 // Immutable, thread-safe. Owns nothing; the bytes outlive it.
 //
@@ -26,6 +27,12 @@
 
 namespace millrace::storage {
 
+// Where a value lies in the file.
+struct LmdbPlace {
+  uint64_t offset = 0;  // in bytes
+  uint32_t bytes = 0;
+};
+
 class LmdbTree {
  public:
   enum class Result { kFound, kNotFound, kDamaged };
@@ -44,7 +51,13 @@ class LmdbTree {
   Result Find(absl::string_view key, Position* position,
               absl::Span<const uint8_t>* value) const;
 
+  // The value at a place that a cursor found. kDamaged: the place holds no
+  // value of this size any more.
+  Result At(const LmdbPlace& place, absl::Span<const uint8_t>* value) const;
+
  private:
+  friend class LmdbCursor;
+
   struct Page {
     const uint8_t* start = nullptr;
     uint32_t nodes = 0;
@@ -57,6 +70,10 @@ class LmdbTree {
     uint16_t low = 0, high = 0, flags = 0;
   };
 
+  // The page that a node of a branch leads to.
+  static uint64_t ChildOf(const Node& node) {
+    return node.low | uint64_t{node.high} << 16 | uint64_t{node.flags} << 32;
+  }
   // False: damaged.
   bool LoadPage(uint64_t number, Page* page) const;
   bool LoadNode(const Page& page, uint32_t index, Node* node) const;
@@ -69,6 +86,8 @@ class LmdbTree {
   Result FindAt(const Position& position, absl::string_view key,
                 absl::Span<const uint8_t>* value) const;
   Result LoadValue(const Node& node, absl::Span<const uint8_t>* value) const;
+  // The bytes of a leaf's value without a look at its overflow pages.
+  Result LoadPlace(const Node& node, LmdbPlace* place) const;
 
   const uint8_t* const file_;
   const LmdbHeader header_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "server/storage/tfrecord/wire_reader.h"
+#include "server/storage/wire_reader.h"
 
 namespace millrace::storage {
 namespace {

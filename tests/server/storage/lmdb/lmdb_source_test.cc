@@ -62,9 +62,10 @@ class LmdbSourceTest : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(LmdbSourceTest, AnotherProgramsFileIsRefused) {
+// Of an interrupted packing: it has rows, and nothing says what they are.
+TEST_F(LmdbSourceTest, RowsWithoutMetadataAreRefused) {
   Modify(folder_ / "d",
-         [](MDB_txn* txn, MDB_dbi dbi) { Put(txn, dbi, "key", "value"); });
+         [](MDB_txn* txn, MDB_dbi dbi) { Put(txn, dbi, RowKey(0), "value"); });
   const auto source = OpenRecordSource(Uri(), {});
   EXPECT_TRUE(absl::IsDataLoss(source.status())) << source.status();
   EXPECT_THAT(std::string(source.status().message()),

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/storage/tfrecord/wire_reader.h"
+#include "server/storage/wire_reader.h"
 #include "tests/server/storage/tfrecord/tfrecord_testing.h"
 
 namespace millrace::storage {

@@ -14,8 +14,8 @@
 //   }
 //   if (!reader.ok()) return Damaged(reader.position() - message.data());
 
-#ifndef MILLRACE_SERVER_STORAGE_TFRECORD_WIRE_READER_H_
-#define MILLRACE_SERVER_STORAGE_TFRECORD_WIRE_READER_H_
+#ifndef MILLRACE_SERVER_STORAGE_WIRE_READER_H_
+#define MILLRACE_SERVER_STORAGE_WIRE_READER_H_
 
 #include <cstdint>
 
@@ -80,4 +80,4 @@ class WireReader {
 
 }  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_STORAGE_TFRECORD_WIRE_READER_H_
+#endif  // MILLRACE_SERVER_STORAGE_WIRE_READER_H_

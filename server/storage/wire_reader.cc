@@ -1,4 +1,4 @@
-#include "server/storage/tfrecord/wire_reader.h"
+#include "server/storage/wire_reader.h"
 
 #include <array>
 #include <cstddef>
