@@ -3,7 +3,7 @@
 // objects with their identities (docs/formats.md defines the file byte by
 // byte).
 //
-// It never looks at the objects; index_cache.h does.
+// It never looks at the objects; extent_cache.h does.
 //
 // Immutable and thread-safe. Owns its bytes, in memory or as a map of a file.
 //
