@@ -95,6 +95,25 @@ for one, other in zip(a, b):
 assert len(servers()) == 1
 """, uri)
 
+    def test_tar_shards_with_options(self):
+        folder = os.path.join(self.work, "shards")
+        os.mkdir(folder)
+        for shard in glob.glob("tests/testdata/webdataset/shard-*.tar"):
+            shutil.copy(shard, folder)
+        with open(os.path.join(folder, "names.txt"), "w", encoding="utf-8") as file:
+            file.write("ant\nbee\ncat\ndog\n")
+        code = """
+spec = ("transforms { decode_image {} } transforms { resize { short_side: 16 } } "
+        "transforms { center_crop { height: 16 width: 16 } } outputs: 'image' outputs: 'label'")
+one = loader(pipeline=spec, batch_size=2, dataset="digits")
+print(digest(one), [tensor["class_names"] for tensor in one.tensors if tensor["class_names"]])
+"""
+        found = self._output_of(code, uri=f"tar:{folder}/shard-{{000..001}}.tar?classes={folder}/names.txt")
+        self.assertIn("[['ant', 'bee', 'cat', 'dog']]", found)
+        # A path and a file of names in the working directory of the program, which is not the server's.
+        self.assertEqual(self._output_of(f"import os; os.chdir({folder!r})\n" + code,
+                                         uri="tar:shard-*.tar?classes=names.txt"), found)
+
     def test_shared_memory_is_used(self):
         code = """
 one = loader()
