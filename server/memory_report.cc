@@ -117,13 +117,15 @@ std::string DescribeMemory(const pipeline::MemoryUse& use,
   Line(&out, "  pipelines", FormatByteSize(use.pipelines),
        "pipelines that are built, cached or in use");
   Line(&out, "  file metadata", FormatByteSize(use.file_metadata),
-       "parsed footers of Parquet files; of image folders the lists of files, "
-       "and the largest file while it is read");
+       "parsed footers of Parquet files; lists of image folders and indexes of "
+       "tar shards, each with the largest file or record");
   Line(&out, "  row group cache",
        FormatByteSize(use.elsewhere - file_read_bytes),
        "decoded Parquet row groups");
-  Line(&out, "  file reads", FormatByteSize(file_read_bytes),
-       "further files of image folders while they are read");
+  Line(
+      &out, "  file reads", FormatByteSize(file_read_bytes),
+      "further files of image folders and records of tar shards while they are "
+      "read");
   if (use.largest_image > 0) {
     const std::string each =
         FormatByteSize(use.scratch_each + use.large_images);

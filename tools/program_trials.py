@@ -5,12 +5,14 @@ one command line there. document_checks.py says which command lines.
 """
 
 import contextlib
+import io
 import os
 import re
 import shutil
 import socket
 import struct
 import subprocess
+import tarfile
 import tempfile
 import time
 import zlib
@@ -52,6 +54,8 @@ COMPLETION = {
     ("millrace-data", "check"): [("PIPELINE", ())],
     ("millrace-data", "index"): [("--input=photos", ("--input",))],
     ("millrace-data", "inspect"): [("URI", ())],
+    ("millrace-data", "head"): [("URI", ())],
+    ("millrace-data", "diff"): [("URI", ()), ("URI", ())],
     ("millrace-data", "verify"): [("URI", ())],
     ("millrace-train", None): [("--endpoint=ADDRESS", ("--endpoint",)),
                                ("--dataset=few", ("--dataset", "--pipeline")),
@@ -175,6 +179,15 @@ class TrialWorld:
         self._must(os.path.join(self.built, "tests/testing/chart/chart_dataset"),
                    self.uris["streets"], str(_CHARTS))
         _write(f"{self.folder}/data_batch_1.bin", bytes(3073 * 10))
+        _write(f"{self.folder}/cifar/data_batch_1.bin", bytes(3073 * 10))
+        _write(f"{self.folder}/cifar/train.bin", bytes(3074 * 10))
+        with tarfile.open(f"{self.folder}/shard.tar", "w", tarfile.USTAR_FORMAT) as tar:
+            for i in range(16):
+                for name, data in ((f"{i}.cls", b"%d" % (i % 2)),
+                                   (f"{i}.png", png(24, 24, (i, 100, 50)))):
+                    member = tarfile.TarInfo(name)
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
         # The same settings as deployed, with data that are there.
         with open(os.path.join(ROOT, "deploy", "server.textproto"), encoding="utf-8") as file:
             text = file.read()
@@ -206,6 +219,8 @@ class TrialWorld:
         """A dataset that is there, for the one that a document names."""
         if value.startswith("cifar10:"):
             return f"cifar10:{self.folder}/data_batch_1.bin"
+        if value.startswith("tar:"):
+            return f"tar:{self.folder}/shard.tar"
         if value.startswith("imagefolder:"):
             return f"imagefolder:{self.folder}/{'scans' if operators else 'photos'}"
         for name, uri in self.uris.items():
@@ -257,8 +272,12 @@ class Trials:
                 return f"{name}={world.uri(value, operators)}"
             return flag
         if name == "--input" and command[0] == "millrace-data":
+            if ":" in value:
+                return f"--input={world.uri(value, operators)}"
             return f"--input={world.folder}/" + (
-                "idx" if "--format=idx" in names else "scans" if operators
+                "idx" if "--format=idx" in names
+                else "cifar" if names & {"--format=cifar10", "--format=cifar100"}
+                else "scans" if operators
                 else "parts" if "--split" in names else "photos")
         # What a program writes lands in the folder of the trial.
         value = re.sub(r"(^|[=:])/", r"\1" + folder + "/", value)
@@ -269,7 +288,9 @@ class Trials:
     def words(self, program, subcommand, flags, folder, pipeline):
         command = (program, subcommand)
         names = {flag.partition("=")[0] for flag in flags}
-        names |= {"--format=idx"} & set(flags)
+        names |= {flag for flag in flags if flag.startswith("--format=")}
+        if any(flag.startswith("--input=") and ":" in flag for flag in flags):
+            names.add("--format")  # the URI says it
         if any(f.startswith("--model=torchscript:") for f in flags):
             flags = [f for f in flags if not f.startswith("--dataset=")] + ["--dataset=few"]
         if any(f.startswith("--run=") and f.endswith(".mraudit") for f in flags):

@@ -20,6 +20,8 @@ int RunDataTool(const std::vector<std::string>& args, std::ostream& out);
 
 int RunPack(const std::vector<std::string>& args, std::ostream& out);
 int RunIndex(const std::vector<std::string>& args, std::ostream& out);
+int RunHead(const std::vector<std::string>& args, std::ostream& out);
+int RunDiff(const std::vector<std::string>& args, std::ostream& out);
 int RunInspect(const std::vector<std::string>& args, std::ostream& out);
 int RunVerify(const std::vector<std::string>& args, std::ostream& out);
 int RunCheck(const std::vector<std::string>& args, std::ostream& out);

@@ -27,13 +27,18 @@ int RunDataTool(const std::vector<std::string>& args, std::ostream& out) {
               .version = kMillraceVersion,
               .commands =
                   {row("pack",
-                       "Pack original files into a dataset (LMDB or Parquet).",
+                       "Pack original files, or a dataset of another format, "
+                       "into LMDB or Parquet.",
                        &RunPack),
                    row("index",
-                       "List and hash a folder of images that is served "
-                       "without packing.",
+                       "List and hash a dataset that is served without "
+                       "packing.",
                        &RunIndex),
                    row("inspect", "Describe a dataset.", &RunInspect),
+                   row("head", "Show the first samples of a dataset.",
+                       &RunHead),
+                   row("diff", "Compare the content of two datasets.",
+                       &RunDiff),
                    row("verify",
                        "Read a whole dataset and check its content hash.",
                        &RunVerify),

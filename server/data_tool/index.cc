@@ -128,11 +128,6 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
   if (!ParseOrLeave(flags, args, "index", out, &exit_code)) return exit_code;
   std::string uri = flags.argument();
   if (by_flag) {
-    if (input.empty()) {
-      return Report("index", UsageError(absl::InvalidArgumentError(
-                                 "--input is empty; set it to the folder that "
-                                 "contains the class folders")));
-    }
     uri = absl::StartsWith(input, "imagefolder:")
               ? input
               : absl::StrCat("imagefolder:", input);

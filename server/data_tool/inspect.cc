@@ -1,13 +1,13 @@
 // millrace-data inspect: describes a dataset from its metadata alone.
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/dtype.h"
 #include "server/data_tool/commands.h"
+#include "server/data_tool/field_text.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
@@ -17,19 +17,6 @@
 
 namespace millrace::data_tool {
 namespace {
-
-absl::string_view KindName(FieldKind kind) {
-  switch (kind) {
-    case FIELD_KIND_ENCODED_IMAGE:
-      return "encoded_image";
-    case FIELD_KIND_TENSOR:
-      return "tensor";
-    case FIELD_KIND_RAGGED:
-      return "ragged";
-    default:
-      return "unknown";
-  }
-}
 
 int64_t TotalBytes(const DatasetInfo& info) {
   int64_t bytes = 0;
@@ -136,13 +123,7 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
   }
   out << "fields\n";
   for (const Field& field : info.schema().fields()) {
-    out << "  " << Readable(field.name()) << ": " << KindName(field.kind());
-    if (field.kind() != FIELD_KIND_ENCODED_IMAGE) {
-      out << " " << DTypeName(field.dtype());
-    }
-    if (field.kind() == FIELD_KIND_TENSOR) {
-      out << " [" << absl::StrJoin(field.shape(), ", ") << "]";
-    }
+    out << "  " << Readable(field.name()) << ": " << FieldTypeText(field);
     if (field.num_classes() > 0) {
       constexpr int kMaxListed = 20;
       out << ", " << CountText(field.num_classes(), "class", "classes");

@@ -1,6 +1,7 @@
 // millrace-data pack: converts original files to a dataset.
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <memory>
@@ -19,23 +20,27 @@
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
 #include "common/usage_error.h"
+#include "server/data_tool/cifar_dataset.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/idx_dataset.h"
 #include "server/data_tool/image_folder.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/seekable_reader.h"
+#include "server/data_tool/stored_dataset.h"
 #include "server/operators/operators.h"
 #include "server/storage/dataset_writer.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
 namespace {
 
 struct PackOptions {
-  std::string format;
+  std::string format;  // empty: `input` is the URI of a dataset
   std::string input;
   std::string split;
   std::string output;
+  std::string cache_dir;
   int64_t shards = 1;
   bool overwrite = false;
   bool skip_bad = false;
@@ -44,20 +49,40 @@ struct PackOptions {
   bool labels_from_folders = false;
   std::vector<std::string> operators;
 
+  bool is_uri() const { return format.empty(); }
+  // Its samples are found one by one, so that some can be left out.
+  bool has_files() const { return format == "imagefolder" || is_uri(); }
+
   absl::Status Validate() const {
+    if (format.empty() && !absl::StrContains(input, ':')) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--format is missing",
+          input.empty() ? "; `millrace-data pack --help` shows how to pack"
+                        : "; set it to the format of the folder, or write "
+                          "--input=SCHEME:PATH for a dataset that "
+                          "millrace-server reads"));
+    }
     for (const auto& [name, value] :
-         {std::pair("--format", &format), std::pair("--input", &input),
-          std::pair("--output", &output)}) {
+         {std::pair("--input", &input), std::pair("--output", &output)}) {
       if (value->empty()) {
         return absl::InvalidArgumentError(absl::StrCat(
             name,
             " is missing; `millrace-data pack --help` shows how to pack"));
       }
     }
-    if (format != "imagefolder" && format != "idx") {
+    if (!is_uri() && format != "imagefolder" && format != "idx" &&
+        format != "cifar10" && format != "cifar100") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there is no format '", format,
+          "'; set --format to imagefolder, idx, cifar10 or cifar100, or leave "
+          "it out and write --input=SCHEME:PATH (",
+          storage::SchemesText("PATH"), ")"));
+    }
+    if (!is_uri() && storage::HasScheme(input) &&
+        access(input.c_str(), F_OK) != 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("there is no format '", format,
-                       "'; set --format to imagefolder or idx"));
+          absl::StrCat("--input=", input,
+                       " says its format; leave --format=", format, " out"));
     }
     if (shards < 1 || shards > storage::DatasetWriter::kMaxShards) {
       return absl::InvalidArgumentError(
@@ -76,47 +101,65 @@ struct PackOptions {
           absl::StrCat("--output=", output,
                        " names no file; write --output=", output, "PATH"));
     }
-    if (format == "idx" && !split.empty() && split != "train" &&
-        split != "test") {
+    if (format != "imagefolder" && !is_uri() && !split.empty() &&
+        split != "train" && split != "test") {
       return absl::InvalidArgumentError(absl::StrCat(
-          "there is no split '", split,
-          "' of IDX files; with --format=idx set --split to train or test"));
+          "there is no split '", split, "' of ", FilesName(),
+          " files; with --format=", format, " set --split to train or test"));
     }
-    if (skip_bad && format != "imagefolder") {
+    if (skip_bad && !has_files()) {
       return absl::InvalidArgumentError(
-          "--skip_bad needs --format=imagefolder; an IDX file is whole or "
-          "damaged");
+          absl::StrCat("--skip_bad needs --format=imagefolder or "
+                       "--input=SCHEME:PATH; a file of ",
+                       FilesName(), " is whole or damaged"));
     }
-    if (seekable && format != "imagefolder") {
+    if (seekable && !has_files()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--seekable needs --format=imagefolder or --input=SCHEME:PATH; ",
+          FilesName(), " files contain no JPEGs"));
+    }
+    if (no_decode && !has_files()) {
       return absl::InvalidArgumentError(
-          "--seekable needs --format=imagefolder; IDX files contain no JPEGs");
+          "--no_decode needs --format=imagefolder or --input=SCHEME:PATH");
     }
-    for (const auto& [name, given] :
-         {std::pair("--no_decode", no_decode),
-          std::pair("--labels_from_folders", labels_from_folders)}) {
-      if (given && format != "imagefolder") {
-        return absl::InvalidArgumentError(
-            absl::StrCat(name, " needs --format=imagefolder"));
-      }
+    if (!operators.empty() && !has_files()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--operators needs --format=imagefolder or --input=SCHEME:PATH; ",
+          FilesName(), " files contain no encoded images"));
     }
-    if (!operators.empty() && format != "imagefolder") {
+    if (labels_from_folders && format != "imagefolder") {
       return absl::InvalidArgumentError(
-          "--operators needs --format=imagefolder; IDX files contain no "
-          "encoded images");
+          "--labels_from_folders needs --format=imagefolder");
+    }
+    if (is_uri() && !split.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--split needs --format; --input=", input,
+                       " names the whole dataset: name its part in the URI"));
+    }
+    if (!is_uri() && !cache_dir.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--cache_dir needs --input=SCHEME:PATH; --format=", format,
+          " makes no index"));
     }
     return absl::OkStatus();
+  }
+
+ private:
+  absl::string_view FilesName() const {
+    return format == "idx" ? "IDX" : "CIFAR";
   }
 };
 
 // The folder to read: image folders have a sub-folder with the name of each
 // split.
 std::string InputFolder(const PackOptions& options) {
-  return options.format == "idx" || options.split.empty()
+  return options.format != "imagefolder" || options.split.empty()
              ? options.input
              : absl::StrCat(options.input, "/", options.split);
 }
 
 absl::Status CheckInput(const PackOptions& options) {
+  if (options.is_uri()) return absl::OkStatus();  // OpenStoredDataset() does
   const std::string folder = InputFolder(options);
   struct stat info;
   const int error = stat(folder.c_str(), &info) != 0 ? errno
@@ -127,8 +170,9 @@ absl::Status CheckInput(const PackOptions& options) {
     return UsageError(absl::NotFoundError(
         absl::StrCat("there is no folder ", folder,
                      "; set --input to the folder that contains ",
-                     options.format == "idx" ? "the IDX files"
-                     : options.split.empty() ? "the class folders"
+                     options.format == "idx"           ? "the IDX files"
+                     : options.format != "imagefolder" ? "the .bin files"
+                     : options.split.empty()           ? "the class folders"
                                              : "the part that --split names")));
   }
   return FileError(error, "read folder", folder);
@@ -145,19 +189,39 @@ absl::Status CheckOutput(const PackOptions& options,
 
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
     const PackOptions& options, const operators::Operators& operators) {
+  const uint32_t decode_threads = options.no_decode ? 0 : AvailableCpus();
+  if (options.is_uri()) {
+    return OpenStoredDataset({.uri = options.input,
+                              .cache_dir = options.cache_dir,
+                              .skip_bad = options.skip_bad,
+                              .decode_threads = decode_threads,
+                              .operators = &operators});
+  }
+  const std::string split = options.split.empty() ? "train" : options.split;
+  const bool as_png = absl::StartsWith(options.output, "parquet:");
   if (options.format == "idx") {
     return OpenIdxDataset(
-        {.folder = options.input,
-         .split = options.split.empty() ? "train" : options.split,
-         .as_png = absl::StartsWith(options.output, "parquet:")});
+        {.folder = options.input, .split = split, .as_png = as_png});
   }
-  return OpenImageFolder(
-      {.folder = InputFolder(options),
-       .by_split = !options.split.empty(),
-       .skip_bad = options.skip_bad,
-       .decode_threads = options.no_decode ? 0 : AvailableCpus(),
-       .labels_from_folders = options.labels_from_folders,
-       .operators = &operators});
+  if (options.format != "imagefolder") {
+    return OpenCifarDataset({.folder = options.input,
+                             .split = split,
+                             .fine_and_coarse = options.format == "cifar100",
+                             .as_png = as_png});
+  }
+  return OpenImageFolder({.folder = InputFolder(options),
+                          .by_split = !options.split.empty(),
+                          .skip_bad = options.skip_bad,
+                          .decode_threads = decode_threads,
+                          .labels_from_folders = options.labels_from_folders,
+                          .operators = &operators});
+}
+
+bool HasImages(const DatasetInfo& info) {
+  for (const Field& field : info.schema().fields()) {
+    if (field.kind() == FIELD_KIND_ENCODED_IMAGE) return true;
+  }
+  return false;
 }
 
 absl::Status Pack(const PackOptions& options, std::ostream& out) {
@@ -205,7 +269,7 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
       CountText(info.samples(), "sample"), SizeText(bytes),
       Readable(options.output), CountText(info.shards_size(), "shard"),
       info.fingerprint(), absl::ToDoubleSeconds(absl::Now() - start));
-  if (options.format == "imagefolder") {
+  if (HasImages(reader->description()) && options.has_files()) {
     out << (options.no_decode
                 ? "the images were not decoded (--no_decode): the server "
                   "reports a damaged image when it serves it\n"
@@ -222,41 +286,54 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
   program::FlagSet flags(
       {.command = "millrace-data pack",
        .summary =
-           "Packs original files into a dataset that millrace-server reads. "
-           "The output appears under its name only when it is "
-           "complete.\n\nimagefolder: one folder for each class, with .jpg, "
-           ".jpeg, .png and .webp files below it. `pack` decodes each image "
-           "once to find damaged images (not with --no_decode).\nidx: MNIST's "
-           "files (train-images-idx3-ubyte, ..., plain or .gz); stored as raw "
-           "pixels in LMDB, as PNG in Parquet.",
+           "Packs original files, or a dataset of another format, into a "
+           "dataset that millrace-server reads. The output appears under its "
+           "name only when it is complete.\n\nWithout --format, --input is "
+           "the URI of a dataset that millrace-server serves "
+           "(tar:PATH, mds:DIR, ...). The output has the same samples in the "
+           "same order, the same fields and classes, and the fingerprint of "
+           "the same content.\nimagefolder: one folder for each class, with "
+           ".jpg, .jpeg, .png and .webp files below it.\nidx: MNIST's files "
+           "(train-images-idx3-ubyte, ..., plain or .gz).\ncifar10, cifar100: "
+           "the binary version (data_batch_1.bin, ... or train.bin). idx and "
+           "cifar are stored as raw pixels in LMDB, as PNG in "
+           "Parquet.\n`pack` decodes each encoded image once to find damaged "
+           "images (not with --no_decode).",
        .examples = {"millrace-data pack --format=imagefolder --input=DIR \\\n"
                     "      --output=parquet:/data/photos --shards=4",
+                    "millrace-data pack --input='tar:/data/{000..099}.tar' "
+                    "\\\n      --output=lmdb:/data/photos.lmdb",
                     "millrace-data pack --format=idx --split=test --input=DIR "
                     "\\\n      --output=lmdb:/data/mnist-test.lmdb"}});
   flags.Group("Input");
-  flags.Add("format", &options.format, "imagefolder|idx",
-            "Format of the input");
-  flags.Add("input", &options.input, "DIR", "Folder of the original files");
+  flags
+      .Add("format", &options.format, "imagefolder|idx|cifar10|cifar100",
+           "Format of the folder that --input names")
+      .Default("--input is a URI");
+  flags.Add("input", &options.input, "DIR|SCHEME:PATH",
+            "Folder of the original files, or dataset of another format");
   flags
       .Add("split", &options.split, "NAME",
-           "idx: pair of files to pack, train or test; imagefolder: name of "
-           "the folder inside the input to pack, such as train or val")
-      .Default("idx: train; imagefolder: the input itself");
+           "idx, cifar10, cifar100: files to pack, train or test; imagefolder: "
+           "name of the folder inside the input to pack, such as train or val")
+      .Default("train; imagefolder: the input itself");
   flags.Add("skip_bad", &options.skip_bad, "",
-            "imagefolder: skip damaged images, keep classes without images, "
-            "and report both");
+            "imagefolder, URI: skip damaged images and samples and report "
+            "them; imagefolder: keep classes without images");
   flags.Add("no_decode", &options.no_decode, "",
-            "imagefolder: check only the first bytes of each image instead of "
-            "decoding it; does not find truncated images");
+            "imagefolder, URI: do not decode the images; does not find "
+            "truncated images");
   flags.Add("labels_from_folders", &options.labels_from_folders, "",
             "imagefolder: use the folders in the input as classes, even if "
             "they have the names of parts of a dataset (train, val2017), "
             "contain parts of the same samples (images and masks), contain "
             "folders that look like classes, or if the only folder is beside a "
             "table that may contain labels");
+  AddCacheDirFlag(flags, &options.cache_dir);
   flags.Add("operators", &options.operators, "FILE.so",
             "imagefolder: library of decoders; `pack` then also packs files of "
-            "any name that one of its decoders accepts; may be repeated");
+            "any name that one of its decoders accepts. URI: library of the "
+            "source or the decoders of the dataset. May be repeated");
   flags.Group("Output");
   flags.Add(
       "output", &options.output, "lmdb:PATH|parquet:PATH",
@@ -266,7 +343,8 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
   flags.Add("overwrite", &options.overwrite, "", "Replace an existing dataset");
   flags.Add(
       "seekable", &options.seekable, "",
-      "imagefolder: rewrite JPEGs so that a crop decodes only its own rows. No "
+      "imagefolder, URI: rewrite JPEGs so that a crop decodes only its own "
+      "rows. No "
       "pixel changes; progressive JPEGs become sequential, camera data and "
       "thumbnails are removed, and the fingerprint differs");
   int exit_code;

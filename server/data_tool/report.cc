@@ -75,8 +75,9 @@ program::FlagSet::Flag& AddCacheDirFlag(program::FlagSet& flags,
                                         std::string* cache_dir) {
   return flags
       .Add("cache_dir", cache_dir, "DIR",
-           "Folder of the indexes of imagefolder: and tar: datasets, as the "
-           "--cache_dir of millrace-server, or off")
+           "Folder of the indexes of datasets that are served without packing "
+           "(imagefolder:, tar:, ...), as the --cache_dir of millrace-server, "
+           "or off")
       .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
 }
 

@@ -1,11 +1,10 @@
-/* How long the module `_millrace` of the Python client runs without the
- * interpreter's lock, measured in calls that the module itself makes. An audit
- * library of the dynamic linker (rtld-audit(7)): a loader of Python takes no
- * part in it, so what is measured is the wheel as it is installed.
+/* Measures how long the module `_millrace` of the Python client runs without
+ * the interpreter's lock: an audit library of the dynamic linker
+ * (rtld-audit(7)), so the module is measured as the wheel installs it.
  *
- * What it is not: it changes nothing but the time. The functions
- * PyEval_SaveThread() and PyEval_RestoreThread(), as the module finds them, are
- * the interpreter's with a clock around them.
+ * What it is not: a change of the module. PyEval_SaveThread() and
+ * PyEval_RestoreThread(), as the module finds them, are the interpreter's with
+ * a clock around them.
  *
  * Threads: counts calls of the main thread.
  *
@@ -19,6 +18,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,7 +60,12 @@ static void RestoreThread(void* state) {
 unsigned int la_version(unsigned int version) {
   const char* const path = getenv("UNLOCKED_NANOSECONDS");
   const int file = path == NULL ? -1 : open(path, O_RDWR | O_CREAT, 0600);
-  if (file < 0 || ftruncate(file, sizeof(*unlocked)) < 0) abort();
+  if (file < 0 || ftruncate(file, sizeof(*unlocked)) < 0) {
+    dprintf(STDERR_FILENO,
+            "lock_audit: cannot write the file of UNLOCKED_NANOSECONDS, '%s'\n",
+            path == NULL ? "" : path);
+    abort();
+  }
   unlocked = mmap(NULL, sizeof(*unlocked), PROT_READ | PROT_WRITE, MAP_SHARED,
                   file, 0);
   if (unlocked == MAP_FAILED) abort();

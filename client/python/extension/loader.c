@@ -33,8 +33,7 @@ typedef struct {
   /* Blocks of the program that the loader can use soon, and a block that it
    * could not take. As `offered`. */
   Block* stock;
-  int views_batches; /* tensors view batches: memory of the program is offered
-                      */
+  int views_batches; /* tensors view batches: program memory is offered */
   int in_next;       /* 0 or 1 */
   int closed;        /* the blocks are ours again */
 } Loader;
@@ -176,10 +175,9 @@ typedef struct {
 /* Errors of this file, which the C interface did not report. */
 typedef enum { kFine, kReported, kNotReady, kNoMemory, kTooManyDims } Outcome;
 
-/* Gives the loader the blocks that it can use now: those of the program first.
- * `of_pool`: 0 or 1, whether blocks of the pool follow. With 0, the loader may
- * want more than StockUp() has found; the next call has made blocks for them.
- */
+/* Gives the loader the blocks that it wants now: those of the program first.
+ * `of_pool`: 0 or 1, whether blocks of the pool follow. With 0, a loader that
+ * wants more blocks than StockUp() has made gets them in the next call. */
 static Outcome OfferBlocks(Loader* self, int of_pool, millrace_error** error) {
   uint32_t wanted = 0;
   if (millrace_loader_wanted(self->loader, &wanted, error) !=

@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,16 @@ if TYPE_CHECKING:
     from millrace import _embedded
 
 # Data of this machine in the place of an endpoint.
-_SCHEMES = ("imagefolder:", "lmdb:", "parquet:")
+_SCHEMES = ("imagefolder:", "lmdb:", "parquet:", "tar:", "tfrecord:", "mds:", "litdata:")
+# What the server takes as options behind a path: KEY=VALUE pairs to the end of the text.
+_OPTIONS = re.compile(r"\?[a-z0-9_]+=[^&]*(&[a-z0-9_]+=[^&]*)*$")
+# Those of files, for sentences.
+_OF_FILES = "\"lmdb:PATH\", \"parquet:PATH\", \"tar:PATH\", \"tfrecord:PATH\", \"mds:PATH\" or " \
+    "\"litdata:PATH\""
 _DICT = "{\"image\": images, \"label\": labels}"
+# Suffixes of the files of each scheme.
+_SUFFIXES = {"parquet:": (".parquet",), "lmdb:": (".lmdb", ".mdb"), "tar:": (".tar",), "mds:": (".mds",),
+             "tfrecord:": (".tfrecord", ".tfrecords")}
 # Suffixes of files that programs read into arrays.
 _OF_ARRAYS = (".h5", ".hdf5", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth")
 # Entries of a folder that are looked at to tell what it holds.
@@ -82,9 +91,16 @@ def _with_whole_path(text: str) -> str:
     scheme, _, path = text.partition(":")
     if not path.strip():
         raise InvalidArgumentError(f"endpoint={text!r}: write a path, {scheme}:/data/train")
-    if "://" not in path:
-        path = os.path.abspath(os.path.expanduser(path))
-    return f"{scheme}:{path}"
+    if "://" in path:
+        return f"{scheme}:{path}"
+    found = _OPTIONS.search(path)
+    options = path[found.start():] if found else ""
+    path = path[:len(path) - len(options)]
+    return f"{scheme}:{_whole(path)}" + re.sub(r"(?<=[?&]classes=)[^&]+", lambda file: _whole(file[0]), options)
+
+
+def _whole(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
 # ---- What programs give instead -----------------------------------------------------------------
@@ -126,8 +142,7 @@ def _for_data_set(value: Any) -> str:
     root = getattr(value, "root", None)
     if isinstance(root, (str, os.PathLike)) and os.path.isdir(root):
         return f"{_for_path(os.fsdecode(root))}; or {arrays}"
-    return f"write \"imagefolder:PATH\" for a folder of images, \"lmdb:PATH\" or \"parquet:PATH\" for " \
-        f"files; or {arrays}"
+    return f"write \"imagefolder:PATH\" for a folder of images, {_OF_FILES} for files; or {arrays}"
 
 
 def _refuse_other_scheme(text: str) -> None:
@@ -139,7 +154,7 @@ def _refuse_other_scheme(text: str) -> None:
     near = difflib.get_close_matches(f"{scheme.lower()}:", _SCHEMES, 1)
     advice = f"did you mean \"{near[0]}{path}\"?" if near else _for_path(path)
     raise InvalidArgumentError(f"endpoint={shown(text)}: data of this machine are \"imagefolder:PATH\", "
-                               f"\"lmdb:PATH\" or \"parquet:PATH\"; {advice}")
+                               f"{_OF_FILES}; {advice}")
 
 
 def _is_path(text: str) -> bool:
@@ -163,9 +178,9 @@ def _scheme_of(path: str) -> str:
                 names = [entry.name for entry in itertools.islice(entries, _MAX_ENTRIES)]
         except OSError:
             names = []
-        return "parquet:" if any(name.endswith(".parquet") for name in names) else "imagefolder:"
-    return "parquet:" if path.endswith(".parquet") else \
-        "lmdb:" if path.endswith((".lmdb", ".mdb")) else ""
+        return next((scheme for scheme, suffixes in _SUFFIXES.items()
+                     if any(name.endswith(suffixes) for name in names)), "imagefolder:")
+    return next((scheme for scheme, suffixes in _SUFFIXES.items() if path.endswith(suffixes)), "")
 
 
 def _for_path(path: str) -> str:

@@ -25,9 +25,9 @@ class Message:
     def __init_subclass__(cls) -> None:
         # A class of the program has arguments of its own.
         if cls.__module__ in ("millrace.pipeline", "millrace.transforms") and "__init__" in vars(cls):
-            place = cls.__module__.removeprefix("millrace.").removeprefix("pipeline")
-            cls.__init__ = _values.named_arguments(  # type: ignore[method-assign]
-                f"{place}.{cls.__name__}".removeprefix("."))(cls.__init__)
+            module = "transforms." if cls.__module__ == "millrace.transforms" else ""
+            cls.__init__ = _values.named_arguments(module + cls.__name__)(  # type: ignore[method-assign]
+                cls.__init__)
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if value is not None}

@@ -31,12 +31,19 @@ TransformKind PadKind() {
 absl::Status GrowByPadding(
     const google::protobuf::RepeatedField<uint32_t>& padding,
     TracedField& field) {
-  if (!field.trace.shape || padding.empty()) return absl::OkStatus();
+  if (padding.empty()) return absl::OkStatus();
   // Left, top, right, bottom. With fewer values, one value applies to several
   // sides.
   const auto side = [&](int i) -> int64_t {
     return padding[padding.size() == 4 ? i : i % padding.size()];
   };
+  if (!field.trace.shape) {
+    // With unequal paddings, the other side may be the shorter one.
+    const int64_t more = side(0) + side(2);
+    if (more != side(1) + side(3)) field.short_side.reset();
+    if (field.short_side) *field.short_side += more;
+    return absl::OkStatus();
+  }
   int64_t& height = (*field.trace.shape)[0];
   int64_t& width = (*field.trace.shape)[1];
   width += side(0) + side(2);

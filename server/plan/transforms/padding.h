@@ -43,7 +43,8 @@ void WriteFill(M& message, bool pads) {
   }
 }
 
-// Enlarges a known size. `padding` has 0, 1, 2 or 4 values.
+// Enlarges a known size, or a known shorter side. `padding` has 0, 1, 2 or 4
+// values.
 absl::Status GrowByPadding(
     const google::protobuf::RepeatedField<uint32_t>& padding,
     TracedField& field);

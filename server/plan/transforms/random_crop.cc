@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/plan/transforms/kinds.h"
@@ -23,6 +25,14 @@ absl::Status FixSize(const RandomCrop& crop, TracedField& field) {
         "has images of ", (*shape)[0], " x ", (*shape)[1],
         " (with padding), smaller than the crop window of ", crop.height(),
         " x ", crop.width(), ": add padding, or pad_if_needed: true"));
+  }
+  if (!crop.pad_if_needed() && !shape && field.short_side &&
+      std::min(crop.height(), crop.width()) > *field.short_side) {
+    return field.Refuse(
+        absl::StrCat("has images whose shorter side is ", *field.short_side,
+                     " pixels (with padding), smaller than the crop window of ",
+                     crop.height(), " x ", crop.width(),
+                     ": add padding, or pad_if_needed: true"));
   }
   return field.Fix(crop.height(), crop.width());
 }

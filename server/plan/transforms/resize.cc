@@ -33,6 +33,7 @@ absl::Status FixSize(const Resize& resize, TracedField& field) {
     ResizeShortSide(resize.short_side(), (*trace.shape)[0], (*trace.shape)[1]);
     return absl::OkStatus();
   }
+  field.short_side = resize.short_side();
   trace.why_not_fixed =
       "has images of different shapes after resize of the short side: add "
       "center_crop or random_resized_crop";

@@ -65,6 +65,7 @@ absl::Status TracedField::NeedPerChannel(absl::string_view name, int n) const {
 
 absl::Status TracedField::Fix(int64_t height, int64_t width) {
   trace.shape = std::vector<int64_t>{height, width, Channels()};
+  short_side.reset();
   return absl::OkStatus();
 }
 

@@ -33,6 +33,9 @@ class TracedField {
   FieldTrace trace;
   std::string where;             // what is looked at, for errors
   int64_t decoded_channels = 0;  // of encoded images; 0: not decoded yet
+  // The shorter side of every image where trace.shape is absent; absent: not
+  // known either.
+  std::optional<int64_t> short_side;
   bool operator_result = false;  // an operator has made another tensor of it
 
   // "WHERE: field NAME TEXT".

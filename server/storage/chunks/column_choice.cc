@@ -1,6 +1,8 @@
 #include "server/storage/chunks/column_choice.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -270,9 +272,13 @@ class Chooser {
     for (const int i : {image_, label_}) {
       if (i >= 0) order.push_back(i);
     }
+    const auto others = static_cast<std::ptrdiff_t>(order.size());
     for (int i = 0; i < static_cast<int>(drafts_.size()); ++i) {
       if (i != image_ && i != label_) order.push_back(i);
     }
+    std::sort(order.begin() + others, order.end(), [this](int a, int b) {
+      return drafts_[a].name < drafts_[b].name;
+    });
     Schema schema;
     for (const int i : order) {
       columns_[i].stored = drafts_[i].stored;

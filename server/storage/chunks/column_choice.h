@@ -6,7 +6,8 @@
 // - `label`, the class index, is the column of that name if it is an integer,
 //   otherwise the only integer named class, cls, y or target, or without a name
 //   (in a tuple). Option label=COLUMN, or label= for none.
-// - `image` and `label` come first, the other columns in their order.
+// - `image` and `label` come first, the other columns by name, as those of tar
+//   shards.
 // - Arrays are tensors of the shape that the first sample has; arrays without a
 //   stored shape are RAGGED. Options ragged=A,B and tensor=A,B.
 //

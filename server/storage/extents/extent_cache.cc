@@ -69,14 +69,32 @@ std::string FirstChanged(const ExtentIndex& index, ObjectReader& objects) {
   return why;
 }
 
+// Whether the index has the rule of this program, with its fields.
+bool HasRule(const ExtentIndex& index, const ExtentFormat& format) {
+  const absl::StatusOr<std::unique_ptr<FieldRule>> rule =
+      format.RestoreRule(index.head().rule());
+  if (!rule.ok()) return false;
+  Schema schema = index.head().schema();
+  const int label = (*rule)->class_field();
+  if (label >= schema.fields_size()) return false;
+  if (label >= 0) {
+    schema.mutable_fields(label)->set_num_classes(
+        (*rule)->schema().fields(label).num_classes());
+  }
+  return schema.SerializeAsString() == (*rule)->schema().SerializeAsString();
+}
+
 // Why the index does not describe the objects any more; empty: it does.
-std::string WhyOutdated(const ExtentIndex& index, const ExtentUri& uri,
-                        const ObjectList& list, ObjectReader& objects) {
+std::string WhyOutdated(const ExtentIndex& index, const ExtentFormat& format,
+                        const ExtentUri& uri, const ObjectList& list,
+                        ObjectReader& objects) {
   const ExtentIndexHead& head = index.head();
   if (head.format() != uri.scheme || head.path() != uri.path ||
       head.options() != uri.record_options) {
     return "it is of another dataset";
   }
+  if (!HasRule(index, format))
+    return "another version of Millrace has written it";
   const auto count = static_cast<size_t>(index.objects());
   for (size_t i = 0; i < list.names.size() || i < count; ++i) {
     if (i < list.names.size() && i < count &&
@@ -164,7 +182,7 @@ void LogFingerprint(const ExtentIndex& index, const ExtentUri& uri) {
   MR_LOG(INFO) << uri.ToString()
                << ": the fingerprint is that of names, sizes and times of "
                   "modification; `millrace-data index "
-               << uri.ToString()
+               << uri.ShellArgument()
                << "` makes the fingerprint of the content, which copies of the "
                   "dataset share";
 }
@@ -181,7 +199,7 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
     const std::string file = FileOfIndex(uri, cache_folder);
     old = ReadIndex(file, uri);
     if (old != nullptr) {
-      const std::string why = WhyOutdated(*old, uri, list, objects);
+      const std::string why = WhyOutdated(*old, format, uri, list, objects);
       if (why.empty()) {
         MR_LOG(INFO) << uri.ToString() << ": "
                      << CountText(old->samples(), "record") << " in "
@@ -238,7 +256,8 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
   }
   // Another process may have replaced the file meanwhile; what it wrote is as
   // good, but not of the objects that were checked here.
-  if (index == nullptr || !WhyOutdated(*index, uri, list, objects).empty()) {
+  if (index == nullptr ||
+      !WhyOutdated(*index, format, uri, list, objects).empty()) {
     MR_ASSIGN_OR_RETURN(index, ExtentIndex::FromBytes(std::move(bytes)));
   }
   LogFingerprint(*index, uri);

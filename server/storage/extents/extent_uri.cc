@@ -13,11 +13,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/count_text.h"
 #include "common/program/nearest_word.h"
 #include "common/regular_file.h"
+#include "common/shell_word.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/utf8.h"
@@ -158,6 +160,16 @@ absl::StatusOr<ExtentUri> ExtentUri::Parse(absl::string_view scheme,
 
 std::string ExtentUri::ToString() const {
   return absl::StrCat(scheme, ":", path);
+}
+
+std::string ExtentUri::ShellArgument() const {
+  std::string text = ToString();
+  absl::string_view lines = record_options;
+  absl::ConsumeSuffix(&lines, "\n");
+  if (!lines.empty()) {
+    absl::StrAppend(&text, "?", absl::StrReplaceAll(lines, {{"\n", "&"}}));
+  }
+  return ShellWord(text);
 }
 
 absl::Status ExtentUri::ApplyTo(int class_field, Schema* schema) const {

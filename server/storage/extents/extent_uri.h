@@ -45,6 +45,8 @@ struct ExtentUri {
 
   // "tar:/data/t-*.tar", for people.
   std::string ToString() const;
+  // The same with the options on which the records depend, for a shell.
+  std::string ShellArgument() const;
 
   // Sets names and number of the classes of `schema`, whose field `class_field`
   // (-1: none) has the number that its labels need, 0 when that is not known.

@@ -359,7 +359,10 @@ class Builder {
   absl::Status ReadAll() {
     AddColumns();
     CutPieces();
-    sums_.resize(scanned_.size());
+    {
+      MutexLock lock(mu_);
+      sums_.resize(scanned_.size());
+    }
     const auto count = static_cast<int64_t>(built_.columns.offsets.size());
     done_ = 0;
     TaskRun run;

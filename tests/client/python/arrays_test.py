@@ -145,10 +145,11 @@ error = refused(lambda: load(masks, pipeline=beside), millrace.InvalidArgumentEr
                 "mask.astype(numpy.uint8)", "classes 0 .. 255")
 assert "255)" not in str(error), error
 masks["mask"] = masks["mask"].astype(numpy.uint8)
-refused(lambda: load(masks, pipeline=beside).preview(field="mask"), millrace.InvalidArgumentError,
-        "field='mask' is a mask", "millrace-data preview")
+masks["mask"][:, :, 20:] = 2
+pair, = load(masks, pipeline=beside).preview(samples=1, field="mask")._pairs
+assert set(zip(*[iter(pair.before.rgb)] * 3)) == {(0, 0, 0), (60, 180, 75)}
 refused(lambda: load(masks, pipeline=beside).preview(field="nope"), millrace.InvalidArgumentError,
-        "the images: image")
+        "the images: image, mask")
 data = millrace.Arrays(both, classes={"label": 10})
 _, got_labels = epoch(load(data, pipeline=mixed))
 assert got_labels.shape == (N, 10) and numpy.allclose(got_labels.sum(1), 1)

@@ -123,7 +123,7 @@ class Constructor(Case):
         ("endpoint='train.lmdb'", _VALUE, "write endpoint=\"lmdb:train.lmdb\""),
         ("endpoint='image_folder:/data'", _VALUE, "did you mean \"imagefolder:/data\"?"),
         ("endpoint='LMDB:~/data'", _VALUE, "did you mean \"lmdb:~/data\"?"),
-        ("endpoint='webdataset:/data'", _VALUE, "\"imagefolder:PATH\", \"lmdb:PATH\" or \"parquet:PATH\""),
+        ("endpoint='webdataset:/data'", _VALUE, "\"imagefolder:PATH\", \"lmdb:PATH\""),
         ("endpoint='train.npz'", _VALUE, "give them in a dict, {\"image\": images"),
         ("endpoint=pathlib.Path('/data/train.lmdb')", _TYPE, "write endpoint=\"lmdb:/data/train.lmdb\""),
         ("endpoint=pathlib.Path('/usr')", _TYPE, "write endpoint=\"imagefolder:/usr\""),

@@ -1361,7 +1361,8 @@ TEST_F(DataToolTest, HelpIsThereForAll) {
   EXPECT_EQ(all.code, program::kExitOk);
   EXPECT_THAT(all.out, HasSubstr("\nExamples:\n  millrace-data pack "));
   EXPECT_THAT(Call({"--version"}).out, HasSubstr("millrace-data "));
-  for (const char* command : {"pack", "inspect", "verify", "check"}) {
+  for (const char* command :
+       {"pack", "index", "inspect", "head", "diff", "verify", "check"}) {
     const Result help = Call({command, "--help"});
     EXPECT_EQ(help.code, program::kExitOk);
     EXPECT_THAT(help.out,

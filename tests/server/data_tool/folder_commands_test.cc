@@ -109,7 +109,10 @@ TEST_F(FolderCommandsTest, IndexMakesTheFingerprintOfThePackedDataset) {
 TEST_F(FolderCommandsTest, MistakesOfIndexAreNamed) {
   const Result none = Call({"index"});
   EXPECT_EQ(none.code, program::kExitUsage);
-  EXPECT_THAT(none.err, HasSubstr("--input is missing"));
+  EXPECT_THAT(none.err, HasSubstr("URI is missing"));
+  const Result empty = Call({"index", "--input="});
+  EXPECT_EQ(empty.code, program::kExitUsage);
+  EXPECT_THAT(empty.err, HasSubstr("--input=: expected a value"));
   const Result off = Call({"index", "--input=" + Images(), "--cache_dir=off"});
   EXPECT_EQ(off.code, program::kExitUsage);
   EXPECT_THAT(off.err, HasSubstr("--cache_dir=off leaves no folder"));

@@ -323,6 +323,38 @@ TEST_F(Trace, AWindowAboveTheImageAfterAResizeOfTheShortSideIsRefused) {
                 "cannot be mirrored");
 }
 
+// Each sample was bad, although the shorter side of every image is known.
+TEST_F(Trace, AWindowAboveTheShortSideOfEveryImageIsRefused) {
+  const std::string resize =
+      std::string(kDecode) + "transforms { resize { short_side: 224 } } ";
+  const auto crop = [](const std::string& text) {
+    return "transforms { random_crop { " + text + " } } ";
+  };
+  ExpectInvalid("photos", resize + crop("height: 256 width: 225"),
+                "field image has images whose shorter side is 224 pixels (with "
+                "padding), smaller than the crop window of 256 x 225: add "
+                "padding, or pad_if_needed: true");
+  ExpectInvalid("photos",
+                resize + crop("height: 256 width: 256 padding: [3, 3, 12, 12]"),
+                "shorter side is 239 pixels");
+  ExpectInvalid("photos",
+                resize + "transforms { pad { padding: 8 } } " +
+                    crop("height: 241 width: 241"),
+                "shorter side is 240 pixels");
+  for (const std::string& fits :
+       {crop("height: 224 width: 256"),  // of an upright or a wide image
+        crop("height: 256 width: 256 padding: 16"),
+        crop("height: 256 width: 256 padding: [40, 0]"),
+        crop("height: 256 width: 256 pad_if_needed: true"),
+        "transforms { center_crop { height: 300 width: 300 } } " +
+            crop("height: 256 width: 256")}) {
+    EXPECT_TRUE(
+        Of("image", "photos", resize + fits + "outputs { field: 'image' }")
+            .shape)
+        << fits;
+  }
+}
+
 TEST_F(Trace, ValuesAreOneOrOneAChannel) {
   for (const char* kind :
        {"pad { fields: 'mask' padding: 1 fill: [1, 2, 3] }",

@@ -24,6 +24,28 @@ TEST(FindShardsTest, AFileIsItself) {
   EXPECT_THAT(found->files, ElementsAre(folder / "any name"));
 }
 
+TEST(FindShardsTest, ARangeGivesItsFilesInTheOrderOfTheNumbers) {
+  TempFolder folder;
+  for (const char* name : {"s-8.tar", "s-9.tar", "s-10.tar", "s-11.tar"}) {
+    WriteFile(folder / name, "x");
+  }
+  const auto found = FindShards(folder / "s-{8..10}.tar", ".tar");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->files, ElementsAre(folder / "s-8.tar", folder / "s-9.tar",
+                                        folder / "s-10.tar"));
+  EXPECT_FALSE(found->one_file);
+  const auto missing = FindShards(folder / "s-{7..9}.tar", ".tar");
+  EXPECT_TRUE(absl::IsNotFound(missing.status())) << missing.status();
+  EXPECT_THAT(std::string(missing.status().message()),
+              HasSubstr(folder / "s-7.tar"));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(FindShards(folder / "{9..8}", ".tar").status()));
+  // A range of globs, and a file whose name only looks like a range.
+  EXPECT_EQ(FindShards(folder / "s-{8..9}*", ".tar")->files.size(), 2);
+  WriteFile(folder / "{0..1}", "x");
+  EXPECT_TRUE(FindShards(folder / "{0..1}", ".tar")->one_file);
+}
+
 TEST(FindShardsTest, AFolderGivesItsShardsInBytewiseOrder) {
   TempFolder folder;
   for (const char* name : {"b.lmdb", "a.lmdb", "B.lmdb", "c.parquet", "notes",

@@ -86,7 +86,7 @@ TEST(ColumnChoiceTest, AColumnWithTheNameComesFirst) {
   // A label that is text stays text, and no other column is the label.
   EXPECT_THAT(
       FieldsOf(Choose({Draft("label", ColumnKind::kBytes), Int("cls")})),
-      ElementsAre("label ragged 1", "cls 4"));
+      ElementsAre("cls 4", "label ragged 1"));
 }
 
 TEST(ColumnChoiceTest, TwoCandidatesAreNone) {
@@ -112,7 +112,7 @@ TEST(ColumnChoiceTest, OptionsNameImageAndLabel) {
 TEST(ColumnChoiceTest, AnEmptyOptionChoosesNoColumn) {
   EXPECT_THAT(FieldsOf(Choose({Int("y"), Image("a"), Int("label")},
                               {{"image", ""}, {"label", ""}})),
-              ElementsAre("y 4", "a image", "label 4"));
+              ElementsAre("a image", "label 4", "y 4"));
 }
 
 TEST(ColumnChoiceTest, OptionsThatDoNotFitAreRefused) {

@@ -299,7 +299,7 @@ TEST_F(ExtentSourceTest, AnIndexIsUsedUntilAnObjectChanges) {
   EXPECT_THAT(log_, HasSubstr("scanned 6 records in 3 files"));
   EXPECT_EQ(Open()->info().fingerprint(), first);
   EXPECT_THAT(log_, AllOf(HasSubstr("6 records in 3 files by the index "),
-                          HasSubstr("millrace-data index lines:")));
+                          HasSubstr("`millrace-data index lines:")));
   Write("1.rec", {"5a longer one"});
   EXPECT_NE(Open()->info().fingerprint(), first);
   EXPECT_THAT(log_, HasSubstr(absl::StrCat("is outdated: ", Path("1.rec"),
@@ -323,6 +323,23 @@ TEST_F(ExtentSourceTest, ADamagedIndexIsMadeAgain) {
                           HasSubstr("scanned 6 records")));
   Open();
   EXPECT_THAT(log_, HasSubstr("by the index"));
+}
+
+// The rule of a later version, which this one does not know.
+TEST_F(ExtentSourceTest, AnIndexWithAnotherRuleIsMadeAgain) {
+  const std::string first = Open()->info().fingerprint();
+  const auto index = ExtentIndex::FromBytes(ReadFile(CacheFile()));
+  ASSERT_TRUE(index.ok()) << index.status();
+  ExtentIndexHead head = (*index)->head();
+  head.set_rule("lines 2");
+  WriteFile(CacheFile(), (*index)->WithHead(head));
+  EXPECT_EQ(Open()->info().fingerprint(), first);
+  EXPECT_THAT(log_, HasSubstr("another version of Millrace has written it"));
+  head = (*index)->head();
+  head.mutable_schema()->mutable_fields(0)->set_name("renamed");
+  WriteFile(CacheFile(), (*index)->WithHead(head));
+  EXPECT_EQ(*ReadAll(*Open()), All());
+  EXPECT_THAT(log_, HasSubstr("another version of Millrace has written it"));
 }
 
 TEST_F(ExtentSourceTest, AnotherTimeOfAttributesKeepsTheContentHash) {

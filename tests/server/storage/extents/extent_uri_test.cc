@@ -27,6 +27,8 @@ TEST(ExtentUriTest, APathAndItsOptions) {
   EXPECT_THAT(uri->options, ElementsAre(Pair("fields", "a:jpg;png")));
   EXPECT_EQ(uri->record_options, "fields=a:jpg;png\nlabel_offset=-1\n");
   EXPECT_EQ(uri->ToString(), "tar:/none/t-*.tar");
+  EXPECT_EQ(uri->ShellArgument(),
+            "'tar:/none/t-*.tar?fields=a:jpg;png&label_offset=-1'");
 }
 
 TEST(ExtentUriTest, AQuestionMarkOfAGlobIsNoOption) {

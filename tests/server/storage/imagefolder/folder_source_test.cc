@@ -168,7 +168,7 @@ TEST_F(FolderSourceTest, PathsThatAreNoFolders) {
   EXPECT_TRUE(absl::IsInvalidArgument(status(tree_.uri() + "/cat/1.jpg")));
   // Without a scheme a folder is not taken for an image folder.
   EXPECT_THAT(std::string(status(tree_.path()).message()),
-              HasSubstr("or imagefolder:" + tree_.path()));
+              HasSubstr("imagefolder:" + tree_.path()));
 }
 
 struct Change {

@@ -1,0 +1,296 @@
+// `millrace-data pack --input=URI`: datasets of every format that the server
+// reads become LMDB and Parquet with the same samples and fingerprints.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "server/data_tool/commands.h"
+#include "server/storage/open.h"
+#include "tests/server/storage/storage_testing.h"
+#include "tests/server/storage/tar/tar_bytes.h"
+#include "tests/testing/images/jpeg_writer.h"
+
+namespace millrace::data_tool {
+namespace {
+
+using storage::WriteFile;
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Result {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Result Call(const std::vector<std::string>& args) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  Result result;
+  result.code = RunDataTool(args, std::cout);
+  std::cout.flush();
+  result.out = ::testing::internal::GetCapturedStdout();
+  result.err = ::testing::internal::GetCapturedStderr();
+  return result;
+}
+
+std::string Jpeg(uint64_t seed) {
+  JpegKind kind;
+  kind.width = 16;
+  kind.height = 8;
+  const std::vector<uint8_t> jpeg = WriteJpeg(kind, seed);
+  return std::string(jpeg.begin(), jpeg.end());
+}
+
+class ImportTest : public ::testing::Test {
+ protected:
+  // Two shards of jpg, cls and txt. `damaged`: samples whose image is cut.
+  std::string MakeTar(const std::vector<int>& damaged = {}) {
+    for (int shard = 0; shard < 2; ++shard) {
+      std::string tar;
+      for (int i = shard * 4; i < shard * 4 + 4; ++i) {
+        std::string jpeg = Jpeg(static_cast<uint64_t>(i));
+        if (std::count(damaged.begin(), damaged.end(), i) != 0) {
+          jpeg.resize(jpeg.size() / 2);
+        }
+        tar += storage::TarMemberBytes(absl::StrCat("k", i, ".cls"),
+                                       absl::StrCat(i % 3));
+        tar += storage::TarMemberBytes(absl::StrCat("k", i, ".jpg"), jpeg);
+        tar += storage::TarMemberBytes(absl::StrCat("k", i, ".txt"),
+                                       std::string(i, 'x'));
+      }
+      WriteFile(folder_ / absl::StrCat("s", shard, ".tar"),
+                tar + storage::TarEnd());
+    }
+    return "tar:" + folder_ / "s{0..1}.tar";
+  }
+  std::string MakeFolder() {
+    for (const char* name : {"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"}) {
+      const std::filesystem::path file = folder_ / "images/" + name;
+      std::filesystem::create_directories(file.parent_path());
+      WriteFile(file, Jpeg(file.string().size()));
+    }
+    return "imagefolder:" + folder_ / "images";
+  }
+  std::string Cache() const { return "--cache_dir=" + folder_ / "cache"; }
+  Result Pack(const std::string& input, const std::string& output,
+              std::vector<std::string> more = {}) {
+    std::vector<std::string> args = {"pack", "--input=" + input,
+                                     "--output=" + output, Cache()};
+    args.insert(args.end(), more.begin(), more.end());
+    return Call(args);
+  }
+  storage::Samples Read(const std::string& uri, DatasetInfo* info) {
+    const auto source =
+        storage::OpenRecordSource(uri, {.cache_dir = folder_ / "cache"});
+    EXPECT_TRUE(source.ok()) << source.status();
+    if (!source.ok()) return {};
+    *info = (*source)->info();
+    const auto samples = storage::ReadAll(**source);
+    EXPECT_TRUE(samples.ok()) << samples.status();
+    return samples.ok() ? *samples : storage::Samples();
+  }
+  // Packs `uri` and compares samples, schema and presets.
+  void ExpectImports(const std::string& uri, const std::string& output,
+                     std::vector<std::string> more = {}) {
+    SCOPED_TRACE(absl::StrCat(uri, " into ", output));
+    const Result packed = Pack(uri, output, more);
+    ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
+    DatasetInfo before, after;
+    const storage::Samples samples = Read(uri, &before);
+    EXPECT_EQ(Read(output, &after), samples);
+    EXPECT_GT(samples.size(), 0u);
+    EXPECT_EQ(after.schema().DebugString(), before.schema().DebugString());
+    EXPECT_EQ(after.train_preset(), before.train_preset());
+    EXPECT_EQ(after.eval_preset(), before.eval_preset());
+  }
+  std::string Fingerprint(const std::string& uri) {
+    DatasetInfo info;
+    Read(uri, &info);
+    return info.fingerprint();
+  }
+  storage::TempFolder folder_;
+};
+
+TEST_F(ImportTest, EveryFormatKeepsSamplesSchemaAndFingerprint) {
+  int number = 0;
+  for (const std::string& uri :
+       {MakeTar(), MakeFolder(),
+        std::string("tar:tests/testdata/webdataset/shard-{000..001}.tar"),
+        std::string("mds:tests/testdata/mds/photos"),
+        std::string("litdata:tests/testdata/litdata/photos")}) {
+    ++number;
+    for (const std::string& scheme : storage::Schemes()) {
+      const std::string output =
+          absl::StrCat(scheme, ":", folder_ / absl::StrCat(scheme, number));
+      ExpectImports(uri, output, {"--shards=2"});
+      ASSERT_EQ(Call({"index", uri, Cache()}).code, program::kExitOk) << uri;
+      EXPECT_EQ(Fingerprint(output), Fingerprint(uri)) << uri;
+      EXPECT_EQ(Call({"verify", output}).code, program::kExitOk) << uri;
+    }
+  }
+}
+
+TEST_F(ImportTest, FieldsOfEveryKindPassFromFormatToFormat) {
+  for (const std::string& from : storage::Schemes()) {
+    const std::string uri = absl::StrCat(from, ":", folder_ / from);
+    ASSERT_TRUE(storage::Pack(uri, storage::EveryKindDataset(37),
+                              storage::EveryKindSamples(37))
+                    .ok());
+    for (const std::string& to : storage::Schemes()) {
+      const std::string output =
+          absl::StrCat(to, ":", folder_ / absl::StrCat(from, "-", to));
+      ExpectImports(uri, output, {"--shards=3", "--no_decode"});
+      EXPECT_EQ(Fingerprint(output), Fingerprint(uri));
+    }
+  }
+}
+
+TEST_F(ImportTest, TheNamesOfFilesStayBesideImages) {
+  ExpectImports(MakeFolder(), "lmdb:" + folder_ / "lmdb");
+  if (storage::Schemes().size() == 1) return;  // Parquet is not built in
+  ExpectImports(MakeFolder(), "parquet:" + folder_ / "parquet");
+  EXPECT_THAT(storage::ReadFile(folder_ / "parquet"), HasSubstr("cat/1.jpg"));
+}
+
+// The index file of MDS does not tell the number of classes.
+TEST_F(ImportTest, ClassesAreCountedUnlessThereIsNoFolderForTheIndex) {
+  const std::string uri = "mds:tests/testdata/mds/photos";
+  const std::string output = "lmdb:" + folder_ / "out";
+  DatasetInfo info;
+  ASSERT_EQ(Pack(uri, output).code, program::kExitOk);
+  Read(output, &info);
+  EXPECT_EQ(info.schema().fields(1).num_classes(), 3);
+
+  const Result off = Call({"pack", "--input=" + uri, "--output=" + output,
+                           "--cache_dir=off", "--overwrite"});
+  EXPECT_EQ(off.code, program::kExitOk) << off.err;
+  EXPECT_THAT(off.err, HasSubstr("the number of classes of mds:"));
+  Read(output, &info);
+  EXPECT_EQ(info.schema().fields(1).num_classes(), 0);
+}
+
+// All but the random number of the packing.
+TEST_F(ImportTest, TheSameInputGivesTheSameBytes) {
+  const std::string uri = MakeTar();
+  for (const std::string& scheme : storage::Schemes()) {
+    std::vector<std::string> files;
+    for (const char* name : {"a", "b"}) {
+      const std::string path = folder_ / absl::StrCat(scheme, name);
+      const Result packed = Pack(uri, absl::StrCat(scheme, ":", path));
+      ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
+      files.push_back(storage::ReadFile(path));
+    }
+    ASSERT_EQ(files[0].size(), files[1].size());
+    // set_id and checksums of what contains it.
+    int64_t different = 0;
+    for (size_t i = 0; i < files[0].size(); ++i) {
+      different += files[0][i] != files[1][i];
+    }
+    EXPECT_GT(different, 0);
+    EXPECT_LE(different, 64) << scheme;
+  }
+}
+
+TEST_F(ImportTest, DamagedSamplesAreNamedOrLeftOut) {
+  const std::string uri = MakeTar({1, 6});
+  const std::string output = "lmdb:" + folder_ / "out";
+  const Result refused = Pack(uri, output);
+  EXPECT_EQ(refused.code, program::kExitFailed);
+  EXPECT_THAT(
+      refused.err,
+      AllOf(HasSubstr("2 samples cannot be packed: sample 1 (shard s0.tar, row "
+                      "1): field image does not decode: "),
+            HasSubstr("; sample 6 (shard s1.tar, row 2): "),
+            HasSubstr("skip such samples with --skip_bad")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+
+  const Result skipped = Pack(uri, output, {"--skip_bad"});
+  EXPECT_EQ(skipped.code, program::kExitOk) << skipped.err;
+  EXPECT_THAT(skipped.out, AllOf(HasSubstr("packed 6 samples"),
+                                 HasSubstr("every image was decoded")));
+  EXPECT_THAT(skipped.err, HasSubstr("2 bad samples left out: sample 1 ("));
+  DatasetInfo info, all;
+  const storage::Samples samples = Read(output, &info);
+  const storage::Samples before = Read(uri, &all);
+  ASSERT_EQ(samples.size(), 6u);
+  EXPECT_EQ(samples[0], before[0]);
+  EXPECT_EQ(samples[1], before[2]);
+  EXPECT_EQ(samples[5], before[7]);
+
+  const Result blind = Pack(uri, "lmdb:" + folder_ / "blind", {"--no_decode"});
+  EXPECT_EQ(blind.code, program::kExitOk) << blind.err;
+  EXPECT_THAT(blind.out, HasSubstr("packed 8 samples"));
+}
+
+// A label that the class index forbids: Read() refuses the sample.
+TEST_F(ImportTest, UnreadableSamplesAreNamedWithoutDecoding) {
+  const std::string uri = "lmdb:" + folder_ / "labels";
+  storage::Samples samples = storage::ImageSamples(5);
+  ASSERT_TRUE(storage::Pack(uri, storage::ImageDataset(5), samples).ok());
+  std::string bytes = storage::ReadFile(folder_ / "labels");
+  // A sample of LMDB: the label, the length of the image, the image.
+  const size_t at = bytes.find(samples[3][0]);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at - 12] = 77;
+  WriteFile(folder_ / "labels", bytes);
+
+  const std::string output = "lmdb:" + folder_ / "out";
+  const Result refused = Pack(uri, output, {"--no_decode"});
+  EXPECT_EQ(refused.code, program::kExitFailed);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("shard labels, row 3 (sample 3): "),
+                                 HasSubstr("77")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  const Result skipped = Pack(uri, output, {"--no_decode", "--skip_bad"});
+  EXPECT_EQ(skipped.code, program::kExitOk) << skipped.err;
+  EXPECT_THAT(skipped.err, HasSubstr("1 bad sample left out: sample 3 (shard "
+                                     "labels, row 3): "));
+  DatasetInfo info;
+  EXPECT_EQ(Read(output, &info).size(), 4u);
+}
+
+TEST_F(ImportTest, ADatasetWithoutAGoodSampleIsRefused) {
+  const Result refused = Pack(MakeTar({0, 1, 2, 3, 4, 5, 6, 7}),
+                              "lmdb:" + folder_ / "out", {"--skip_bad"});
+  EXPECT_EQ(refused.code, program::kExitFailed);
+  EXPECT_THAT(refused.err, HasSubstr("no sample of tar:"));
+}
+
+TEST_F(ImportTest, JpegsBecomeSeekable) {
+  const Result packed =
+      Pack(MakeTar(), "lmdb:" + folder_ / "out", {"--seekable"});
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
+  EXPECT_THAT(packed.out, HasSubstr("of 8 images seekable"));
+}
+
+TEST_F(ImportTest, FlagsWithoutAMeaningAreRefused) {
+  const std::string uri = MakeTar();
+  const std::string output = "--output=lmdb:" + folder_ / "out";
+  const auto expect_usage = [&](std::vector<std::string> args,
+                                const std::string& sentence) {
+    args.insert(args.begin(), {"pack", output});
+    const Result refused = Call(args);
+    EXPECT_EQ(refused.code, program::kExitUsage) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(sentence));
+  };
+  expect_usage({"--input=" + uri, "--split=train"}, "--split needs --format");
+  expect_usage({"--input=" + uri, "--labels_from_folders"},
+               "--labels_from_folders needs --format=imagefolder");
+  expect_usage({"--input=" + uri, "--format=imagefolder"},
+               "says its format; leave --format=imagefolder out");
+  expect_usage({"--input=" + folder_.path(), "--format=imagefolder", Cache()},
+               "--cache_dir needs --input=SCHEME:PATH");
+  expect_usage({"--input=" + folder_.path()}, "--format is missing; set it");
+  expect_usage({"--input=zip:/data"}, "zip");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+}  // namespace
+}  // namespace millrace::data_tool
