@@ -15,6 +15,7 @@
 #include "common/status_macros.h"
 #include "server/storage/extents/extent_formats.h"
 #include "server/storage/extents/extent_uri.h"
+#include "server/storage/foreign_lmdb/environment_paths.h"
 #include "server/storage/imagefolder/split_name.h"
 #include "server/storage/shard_paths.h"
 
@@ -49,6 +50,14 @@ std::string PartitionOf(absl::string_view path) {
                              }),
               names.end());
   return absl::StrJoin(names, "/");
+}
+
+// LMDB environments in folders, or with options behind their path; none: they
+// are not, or the options are wrong.
+std::vector<std::string> ForeignEnvironments(absl::string_view rest) {
+  const absl::StatusOr<ExtentUri> uri = ExtentUri::Parse("lmdb", rest);
+  if (!uri.ok()) return {};
+  return FindEnvironments(uri->path);
 }
 
 }  // namespace
@@ -112,9 +121,14 @@ absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri) {
   for (const absl::string_view scheme : {"lmdb", "parquet"}) {
     absl::string_view path = uri;
     if (!absl::ConsumePrefix(&path, absl::StrCat(scheme, ":"))) continue;
-    MR_ASSIGN_OR_RETURN(const ShardPaths shards,
-                        FindShards(path, absl::StrCat(".", scheme)));
-    return DescribeFiles(shards.files);
+    const absl::StatusOr<ShardPaths> shards =
+        FindShards(path, absl::StrCat(".", scheme));
+    if (shards.ok()) return DescribeFiles(shards->files);
+    const std::vector<std::string> environments =
+        scheme == "lmdb" ? ForeignEnvironments(path)
+                         : std::vector<std::string>();
+    if (environments.empty()) return shards.status();
+    return DescribeFiles(environments);
   }
   const size_t colon = uri.find(':');
   if (colon == uri.npos) return DatasetFiles();

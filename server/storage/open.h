@@ -16,7 +16,8 @@ namespace millrace::storage {
 // or ranges in braces; imagefolder:PATH, PATH a folder of class folders; or
 // tar:PATH?OPTIONS or tfrecord:PATH?OPTIONS, PATH as for lmdb. Reads metadata
 // and checks every shard's size and schema, not its rows; of an image folder it
-// lists the files, of tar shards the members, of TFRecord files the records.
+// lists the files, of tar shards the members, of TFRecord files the records, of
+// LMDB environments of other programs (lmdb:PATH?OPTIONS) the keys.
 // SOURCE:PATH asks the source of that name among options.operators, which then
 // decides what PATH is and what is wrong with it.
 // NotFound: nothing there. InvalidArgument: unknown scheme, or a folder without

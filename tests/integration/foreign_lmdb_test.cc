@@ -119,8 +119,11 @@ TEST_F(ForeignLmdbTest, TheDataToolReadsIt) {
   const ProgramResult inspected = RunProgram({tool, "inspect", uri});
   EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
   EXPECT_THAT(inspected.out, HasSubstr("train_1/data.mdb"));
-  const ProgramResult verified = RunProgram({tool, "verify", uri});
-  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  for (const std::string& dataset :
+       {uri, absl::StrCat("lmdb:", keys_, "?label=prefix")}) {
+    const ProgramResult verified = RunProgram({tool, "verify", dataset});
+    EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  }
 }
 
 }  // namespace

@@ -48,6 +48,13 @@ class Environment {
     return tree_.Find(key, position, value);
   }
 
+  // The value at a place of the cursor, without the read-ahead of
+  // LmdbFile::TryAt(): for a look at a part of it.
+  LmdbTree::Result At(const LmdbPlace& place,
+                      absl::Span<const uint8_t>* value) const {
+    return tree_.At(place, value);
+  }
+
   // The error of a page that is not as it should be, or of a file that has
   // changed.
   absl::Status Damaged() const;

@@ -135,8 +135,7 @@ class ForeignIndex::Builder {
   absl::Status SetLayout(const Environment& environment,
                          const SampleKeys::Sample& sample) {
     absl::Span<const uint8_t> value;
-    if (environment.file().TryAt(sample.place, &value) !=
-        LmdbTree::Result::kFound) {
+    if (environment.At(sample.place, &value) != LmdbTree::Result::kFound) {
       return environment.Damaged();
     }
     const absl::StatusOr<ValueLayout> layout =
@@ -161,8 +160,7 @@ class ForeignIndex::Builder {
   absl::Status ReadLabel(const Environment& environment,
                          const SampleKeys::Sample& sample, int64_t* label) {
     absl::Span<const uint8_t> value;
-    if (environment.file().TryAt(sample.place, &value) !=
-        LmdbTree::Result::kFound) {
+    if (environment.At(sample.place, &value) != LmdbTree::Result::kFound) {
       return environment.Damaged();
     }
     Datum datum;

@@ -23,6 +23,16 @@ TEST(DatasetFilesTest, SaysHowManyFilesAndWhichFolders) {
   EXPECT_EQ(DescribeFiles({}).Sentence(), "");
 }
 
+TEST(DatasetFilesTest, EnvironmentsOfOtherProgramsAreFound) {
+  const auto files = FindDatasetFiles(
+      "lmdb:tests/testdata/foreign_lmdb/classes?label=prefix");
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_THAT(files->files,
+              ElementsAre(::testing::EndsWith("classes/data.mdb")));
+  // Errors are those of shards.
+  EXPECT_TRUE(absl::IsNotFound(FindDatasetFiles("lmdb:/no/such").status()));
+}
+
 TEST(DatasetFilesTest, PartsThatWerePutTogetherAreNamed) {
   for (const auto& [first, second] :
        {std::pair("/d/train/a.parquet", "/d/test/a.parquet"),
