@@ -124,6 +124,7 @@ TEST_F(ImportTest, EveryFormatKeepsSamplesSchemaAndFingerprint) {
   for (const std::string& uri :
        {MakeTar(), MakeFolder(),
         std::string("tar:tests/testdata/webdataset/shard-{000..001}.tar"),
+        std::string("tfrecord:tests/testdata/tfrecord/imagenet-*"),
         std::string("mds:tests/testdata/mds/photos"),
         std::string("litdata:tests/testdata/litdata/photos")}) {
     ++number;
@@ -135,6 +136,14 @@ TEST_F(ImportTest, EveryFormatKeepsSamplesSchemaAndFingerprint) {
       EXPECT_EQ(Fingerprint(output), Fingerprint(uri)) << uri;
       EXPECT_EQ(Call({"verify", output}).code, program::kExitOk) << uri;
     }
+  }
+}
+
+TEST_F(ImportTest, LmdbOfAnotherProgramBecomesADataset) {
+  for (const std::string& scheme : storage::Schemes()) {
+    const std::string output = absl::StrCat(scheme, ":", folder_ / scheme);
+    ExpectImports("lmdb:tests/testdata/foreign_lmdb/caffe_encoded", output);
+    EXPECT_EQ(Call({"verify", output}).code, program::kExitOk);
   }
 }
 
