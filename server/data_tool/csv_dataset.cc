@@ -220,8 +220,8 @@ class CsvDataset final : public SampleReader {
           std::filesystem::path(path).lexically_normal().string(), row);
       if (added) continue;
       AddBad(row, absl::StrCat(CleanText(path, kMaxQuotedBytes),
-                               " is the file of line ",
-                               table_.line(first->second), ", too"));
+                               " is already named by line ",
+                               table_.line(first->second)));
     }
   }
 

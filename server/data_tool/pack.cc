@@ -311,12 +311,11 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
            "(tar:PATH, mds:DIR, ...). The output has the same samples in the "
            "same order, the same fields and classes, and the fingerprint of "
            "the same content.\nimagefolder: one folder for each class, with "
-           ".jpg, .jpeg, .png and .webp files below it.\ncsv: a table of paths "
-           "of images, relative to its folder, and "
-           "labels, with options behind a '?': path=COLUMN, label=COLUMN "
-           "(several "
-           "between commas), header=no, separator=tab, classes=FILE, "
-           "num_classes=N, label_offset=K.\nidx: MNIST's files "
+           ".jpg, .jpeg, .png and .webp files below it.\ncsv: a table of "
+           "image paths, relative to the folder of the table, and labels; its "
+           "options follow a '?': path=COLUMN, label=COLUMN (several between "
+           "commas), header=no, separator=tab, classes=FILE, num_classes=N, "
+           "label_offset=K.\nidx: MNIST's files "
            "(train-images-idx3-ubyte, ..., plain or .gz).\ncifar10, cifar100: "
            "the binary version (data_batch_1.bin, ... or train.bin). idx and "
            "cifar are stored as raw pixels in LMDB, as PNG in "
@@ -360,9 +359,9 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
   flags.Add(
       "operators", &options.operators, "FILE.so",
       "imagefolder: library of decoders; `pack` then also packs files of "
-      "any name that one of its decoders accepts; csv: the same for files "
-      "that the table names. URI: library of the "
-      "source or the decoders of the dataset. May be repeated");
+      "any name that one of its decoders accepts. csv: library of decoders for "
+      "the images. URI: library of the source or the decoders of the dataset. "
+      "May be repeated");
   flags.Group("Output");
   flags.Add(
       "output", &options.output, "lmdb:PATH|parquet:PATH",

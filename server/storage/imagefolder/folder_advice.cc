@@ -49,7 +49,7 @@ std::string FolderAdvice::PartArgument(const std::string& path,
 
 std::string FolderAdvice::WriteParquet() const {
   return absl::StrCat(
-      is_uri_ ? "an image folder contains" : "pack reads",
+      is_uri_ ? "an image folder contains" : "--format=imagefolder reads",
       " only images in class folders: write images with masks or other labels "
       "as Parquet (docs/formats.md)");
 }

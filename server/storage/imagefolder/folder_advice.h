@@ -48,7 +48,7 @@ class FolderAdvice {
   std::string PartArgument(const std::string& path,
                            const std::string& name) const;
 
-  // "pack reads only images in class folders: write ..."
+  // "--format=imagefolder reads only images in class folders: write ..."
   std::string WriteParquet() const;
   // "packed in this form"
   std::string InThisForm() const;

@@ -247,7 +247,7 @@ TEST_F(CsvPackTest, BadFilesAreNamedWithTheirLinesOrLeftOut) {
                                "image; line 7",
         "line 7: " + folder_ / "images/text.jpg is not a JPEG, PNG or WebP "
                                "image, although its name says so",
-        "line 8: " + folder_ / "images/./cat/1.jpg is the file of line 3, too",
+        "line 8: " + folder_ / "images/./cat/1.jpg is already named by line 3",
         "line 9: " + folder_ / "images is not a regular file",
         std::string("; repair or remove them, or skip such rows with "
                     "--skip_bad")}) {
