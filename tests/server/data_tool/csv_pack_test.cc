@@ -12,6 +12,7 @@
 #include "server/storage/open.h"
 #include "tests/server/storage/storage_testing.h"
 #include "tests/testing/images/jpeg_writer.h"
+#include "tests/testing/subprocess.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -332,6 +333,21 @@ TEST_F(CsvPackTest, TheTableKeepsItsNameAndFolder) {
                                 "--output=" + output_, "--overwrite"});
     EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
   }
+}
+
+TEST_F(CsvPackTest, DecodersOfOperatorsKnowMoreImages) {
+  const std::string pnm = absl::StrCat("P6 4 4 255\n", std::string(48, 'x'));
+  Write("images/1.ppm", pnm);
+  const std::string table = "f,l\nimages/1.ppm,a\nimages/cat/1.jpg,b\n";
+  ExpectRefused(table, "", "images/1.ppm is not a JPEG, PNG or WebP image",
+                program::kExitFailed);
+  const std::string flag =
+      "--operators=" + testing::ProgramPath("docs/example/operators/pnm.so");
+  const Result packed = Pack(table, "", {flag});
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
+  EXPECT_THAT(Read(output_),
+              ElementsAre(ElementsAre(pnm, Scalar<int64_t>(0)),
+                          ElementsAre(Image("cat/1.jpg"), Scalar<int64_t>(1))));
 }
 
 TEST_F(CsvPackTest, JpegsBecomeSeekable) {
