@@ -178,6 +178,9 @@ class TrialWorld:
                    f"--input={self.folder}/photos", f"--output={self.uris['photos']}")
         self._must(os.path.join(self.built, "tests/testing/chart/chart_dataset"),
                    self.uris["streets"], str(_CHARTS))
+        _write(f"{self.folder}/labels.csv", b"file,class\n" + b"".join(
+            b"photos/%s/%04d.png,%s\n" % (name, i, name) for i, name in
+            ((i, b"cat" if i % 2 else b"dog") for i in range(_PHOTOS))))
         _write(f"{self.folder}/data_batch_1.bin", bytes(3073 * 10))
         _write(f"{self.folder}/cifar/data_batch_1.bin", bytes(3073 * 10))
         _write(f"{self.folder}/cifar/train.bin", bytes(3074 * 10))
@@ -274,6 +277,8 @@ class Trials:
         if name == "--input" and command[0] == "millrace-data":
             if ":" in value:
                 return f"--input={world.uri(value, operators)}"
+            if "--format=csv" in names:  # with the options that the document has
+                return f"--input={world.folder}/labels.csv" + "".join(value.partition("?")[1:])
             return f"--input={world.folder}/" + (
                 "idx" if "--format=idx" in names
                 else "cifar" if names & {"--format=cifar10", "--format=cifar100"}

@@ -22,6 +22,7 @@
 #include "common/usage_error.h"
 #include "server/data_tool/cifar_dataset.h"
 #include "server/data_tool/commands.h"
+#include "server/data_tool/csv_dataset.h"
 #include "server/data_tool/idx_dataset.h"
 #include "server/data_tool/image_folder.h"
 #include "server/data_tool/progress.h"
@@ -51,7 +52,9 @@ struct PackOptions {
 
   bool is_uri() const { return format.empty(); }
   // Its samples are found one by one, so that some can be left out.
-  bool has_files() const { return format == "imagefolder" || is_uri(); }
+  bool has_files() const {
+    return format == "imagefolder" || format == "csv" || is_uri();
+  }
 
   absl::Status Validate() const {
     if (format.empty() && !absl::StrContains(input, ':')) {
@@ -70,12 +73,12 @@ struct PackOptions {
             " is missing; `millrace-data pack --help` shows how to pack"));
       }
     }
-    if (!is_uri() && format != "imagefolder" && format != "idx" &&
-        format != "cifar10" && format != "cifar100") {
+    if (!is_uri() && format != "imagefolder" && format != "csv" &&
+        format != "idx" && format != "cifar10" && format != "cifar100") {
       return absl::InvalidArgumentError(absl::StrCat(
           "there is no format '", format,
-          "'; set --format to imagefolder, idx, cifar10 or cifar100, or leave "
-          "it out and write --input=SCHEME:PATH (",
+          "'; set --format to imagefolder, csv, idx, cifar10 or cifar100, or "
+          "leave it out and write --input=SCHEME:PATH (",
           storage::SchemesText("PATH"), ")"));
     }
     if (!is_uri() && storage::HasScheme(input) &&
@@ -101,6 +104,11 @@ struct PackOptions {
           absl::StrCat("--output=", output,
                        " names no file; write --output=", output, "PATH"));
     }
+    if (format == "csv" && !split.empty()) {
+      return absl::InvalidArgumentError(
+          "--split has no effect with --format=csv; set --input to the table "
+          "of the part");
+    }
     if (format != "imagefolder" && !is_uri() && !split.empty() &&
         split != "train" && split != "test") {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -109,23 +117,26 @@ struct PackOptions {
     }
     if (skip_bad && !has_files()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--skip_bad needs --format=imagefolder or "
+          absl::StrCat("--skip_bad needs --format=imagefolder, --format=csv or "
                        "--input=SCHEME:PATH; a file of ",
                        FilesName(), " is whole or damaged"));
     }
     if (seekable && !has_files()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--seekable needs --format=imagefolder or --input=SCHEME:PATH; ",
-          FilesName(), " files contain no JPEGs"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--seekable needs --format=imagefolder, --format=csv or "
+                       "--input=SCHEME:PATH; ",
+                       FilesName(), " files contain no JPEGs"));
     }
     if (no_decode && !has_files()) {
       return absl::InvalidArgumentError(
-          "--no_decode needs --format=imagefolder or --input=SCHEME:PATH");
+          "--no_decode needs --format=imagefolder, --format=csv or "
+          "--input=SCHEME:PATH");
     }
     if (!operators.empty() && !has_files()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--operators needs --format=imagefolder or --input=SCHEME:PATH; ",
-          FilesName(), " files contain no encoded images"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--operators needs --format=imagefolder, --format=csv "
+                       "or --input=SCHEME:PATH; ",
+                       FilesName(), " files contain no encoded images"));
     }
     if (labels_from_folders && format != "imagefolder") {
       return absl::InvalidArgumentError(
@@ -159,7 +170,8 @@ std::string InputFolder(const PackOptions& options) {
 }
 
 absl::Status CheckInput(const PackOptions& options) {
-  if (options.is_uri()) return absl::OkStatus();  // OpenStoredDataset() does
+  // OpenStoredDataset() and OpenCsvDataset() check theirs.
+  if (options.is_uri() || options.format == "csv") return absl::OkStatus();
   const std::string folder = InputFolder(options);
   struct stat info;
   const int error = stat(folder.c_str(), &info) != 0 ? errno
@@ -196,6 +208,12 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
                               .skip_bad = options.skip_bad,
                               .decode_threads = decode_threads,
                               .operators = &operators});
+  }
+  if (options.format == "csv") {
+    return OpenCsvDataset({.input = options.input,
+                           .skip_bad = options.skip_bad,
+                           .decode_threads = decode_threads,
+                           .operators = &operators});
   }
   const std::string split = options.split.empty() ? "train" : options.split;
   const bool as_png = absl::StartsWith(options.output, "parquet:");
@@ -293,7 +311,11 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
            "(tar:PATH, mds:DIR, ...). The output has the same samples in the "
            "same order, the same fields and classes, and the fingerprint of "
            "the same content.\nimagefolder: one folder for each class, with "
-           ".jpg, .jpeg, .png and .webp files below it.\nidx: MNIST's files "
+           ".jpg, .jpeg, .png and .webp files below it.\ncsv: a table of "
+           "image paths, relative to the folder of the table, and labels; its "
+           "options follow a '?': path=COLUMN, label=COLUMN (several between "
+           "commas), header=no, separator=tab, classes=FILE, num_classes=N, "
+           "label_offset=K.\nidx: MNIST's files "
            "(train-images-idx3-ubyte, ..., plain or .gz).\ncifar10, cifar100: "
            "the binary version (data_batch_1.bin, ... or train.bin). idx and "
            "cifar are stored as raw pixels in LMDB, as PNG in "
@@ -303,25 +325,29 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
                     "      --output=parquet:/data/photos --shards=4",
                     "millrace-data pack --input='tar:/data/{000..099}.tar' "
                     "\\\n      --output=lmdb:/data/photos.lmdb",
+                    "millrace-data pack --format=csv \\\n"
+                    "      --input='/data/labels.csv?path=file&label=class' "
+                    "\\\n      --output=lmdb:/data/photos.lmdb",
                     "millrace-data pack --format=idx --split=test --input=DIR "
                     "\\\n      --output=lmdb:/data/mnist-test.lmdb"}});
   flags.Group("Input");
   flags
-      .Add("format", &options.format, "imagefolder|idx|cifar10|cifar100",
-           "Format of the folder that --input names")
+      .Add("format", &options.format, "imagefolder|csv|idx|cifar10|cifar100",
+           "Format of the folder, or of the table, that --input names")
       .Default("--input is a URI");
-  flags.Add("input", &options.input, "DIR|SCHEME:PATH",
-            "Folder of the original files, or dataset of another format");
+  flags.Add("input", &options.input, "DIR|TABLE|SCHEME:PATH",
+            "Folder of the original files, csv: table of paths and labels, or "
+            "dataset of another format");
   flags
       .Add("split", &options.split, "NAME",
            "idx, cifar10, cifar100: files to pack, train or test; imagefolder: "
            "name of the folder inside the input to pack, such as train or val")
       .Default("train; imagefolder: the input itself");
   flags.Add("skip_bad", &options.skip_bad, "",
-            "imagefolder, URI: skip damaged images and samples and report "
+            "imagefolder, csv, URI: skip damaged images and samples and report "
             "them; imagefolder: keep classes without images");
   flags.Add("no_decode", &options.no_decode, "",
-            "imagefolder, URI: do not decode the images; does not find "
+            "imagefolder, csv, URI: do not decode the images; does not find "
             "truncated images");
   flags.Add("labels_from_folders", &options.labels_from_folders, "",
             "imagefolder: use the folders in the input as classes, even if "
@@ -330,10 +356,12 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
             "folders that look like classes, or if the only folder is beside a "
             "table that may contain labels");
   AddCacheDirFlag(flags, &options.cache_dir);
-  flags.Add("operators", &options.operators, "FILE.so",
-            "imagefolder: library of decoders; `pack` then also packs files of "
-            "any name that one of its decoders accepts. URI: library of the "
-            "source or the decoders of the dataset. May be repeated");
+  flags.Add(
+      "operators", &options.operators, "FILE.so",
+      "imagefolder: library of decoders; `pack` then also packs files of "
+      "any name that one of its decoders accepts. csv: library of decoders for "
+      "the images. URI: library of the source or the decoders of the dataset. "
+      "May be repeated");
   flags.Group("Output");
   flags.Add(
       "output", &options.output, "lmdb:PATH|parquet:PATH",
@@ -343,7 +371,8 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
   flags.Add("overwrite", &options.overwrite, "", "Replace an existing dataset");
   flags.Add(
       "seekable", &options.seekable, "",
-      "imagefolder, URI: rewrite JPEGs so that a crop decodes only its own "
+      "imagefolder, csv, URI: rewrite JPEGs so that a crop decodes only its "
+      "own "
       "rows. No "
       "pixel changes; progressive JPEGs become sequential, camera data and "
       "thumbnails are removed, and the fingerprint differs");

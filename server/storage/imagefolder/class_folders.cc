@@ -70,7 +70,8 @@ class Layout {
         tables_.empty()
             ? ""
             : absl::StrCat(", and ", advice_.MayHoldLabels(tables_)),
-        "; sort the images into one folder for each class"));
+        "; ", advice_.PackTable(tables_),
+        "sort the images into one folder for each class"));
   }
 
   // The tables that may contain the classes of the images in `path`, whose only
@@ -141,8 +142,9 @@ class Layout {
       const Names tables = TablesOf(path, name);
       if (tables.empty()) return Names();
       return absl::InvalidArgumentError(
-          absl::StrCat(one_class, ", and ", advice_.MayHoldLabels(tables),
-                       "; sort the images into one folder for each class, or ",
+          absl::StrCat(one_class, ", and ", advice_.MayHoldLabels(tables), "; ",
+                       advice_.PackTable(tables),
+                       "sort the images into one folder for each class, or ",
                        advice_.PassAsClasses(path), " if one class is meant"));
     }
     const absl::Status classes = Check(deepest, *below).status();
@@ -255,8 +257,9 @@ class Layout {
     return absl::InvalidArgumentError(
         absl::StrCat("folders in ", path, " (", ListNames(classes),
                      ") would become classes, but a class is rarely called ",
-                     kinds[0], ", and ", advice_.MayHoldLabels(tables),
-                     "; sort the images into one folder for each class, or ",
+                     kinds[0], ", and ", advice_.MayHoldLabels(tables), "; ",
+                     advice_.PackTable(tables),
+                     "sort the images into one folder for each class, or ",
                      advice_.PassAsClasses(path), " if these are classes"));
   }
 

@@ -1,8 +1,24 @@
 #include "server/storage/imagefolder/folder_advice.h"
 
+#include <algorithm>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace millrace::storage {
+namespace {
+
+// A table that `pack --format=csv` reads.
+std::vector<std::string>::const_iterator FindCsv(
+    const std::vector<std::string>& tables) {
+  return std::find_if(tables.begin(), tables.end(),
+                      [](const std::string& table) {
+                        return absl::EndsWithIgnoreCase(table, ".csv") ||
+                               absl::EndsWithIgnoreCase(table, ".tsv");
+                      });
+}
+
+}  // namespace
 
 std::string FolderAdvice::AsClasses(const std::string& path) const {
   if (is_uri_) {
@@ -33,7 +49,7 @@ std::string FolderAdvice::PartArgument(const std::string& path,
 
 std::string FolderAdvice::WriteParquet() const {
   return absl::StrCat(
-      is_uri_ ? "an image folder contains" : "pack reads",
+      is_uri_ ? "an image folder contains" : "--format=imagefolder reads",
       " only images in class folders: write images with masks or other labels "
       "as Parquet (docs/formats.md)");
 }
@@ -45,7 +61,24 @@ std::string FolderAdvice::InThisForm() const {
 std::string FolderAdvice::MayHoldLabels(
     const std::vector<std::string>& tables) const {
   return absl::StrCat(ListNames(tables), " may contain labels, which ",
-                      is_uri_ ? "the server" : "pack", " does not read");
+                      is_uri_ ? "the server"
+                      : FindCsv(tables) == tables.end()
+                          ? "pack"
+                          : "--format=imagefolder",
+                      " does not read");
+}
+
+std::string FolderAdvice::PackTable(
+    const std::vector<std::string>& tables) const {
+  const auto csv = FindCsv(tables);
+  if (csv == tables.end()) return "";
+  const std::string path = absl::StrCat(input_, "/", *csv);
+  return absl::StrCat(
+      "pack the table (",
+      is_uri_
+          ? absl::StrCat("`millrace-data pack --format=csv --input=", path, "`")
+          : absl::StrCat("--format=csv ", Argument(path)),
+      ") if it contains the paths of the images, or ");
 }
 
 std::string FolderAdvice::Before(const ImageFolders& folder) {

@@ -48,12 +48,16 @@ class FolderAdvice {
   std::string PartArgument(const std::string& path,
                            const std::string& name) const;
 
-  // "pack reads only images in class folders: write ..."
+  // "--format=imagefolder reads only images in class folders: write ..."
   std::string WriteParquet() const;
   // "packed in this form"
   std::string InThisForm() const;
-  // "a.csv may contain labels, which pack does not read"
+  // "a.json may contain labels, which pack does not read"
   std::string MayHoldLabels(const std::vector<std::string>& tables) const;
+  // The beginning of a sentence that ends with other advice: "pack the table
+  // (--format=csv --input=/data/a.csv) if it contains the paths of the images,
+  // or "; empty: no table is CSV or TSV. Paths are relative to the input.
+  std::string PackTable(const std::vector<std::string>& tables) const;
 
   // What the user must do with `folder` before the command can read it.
   static std::string Before(const ImageFolders& folder);

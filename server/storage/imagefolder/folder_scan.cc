@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
-#include "common/first_of.h"
 #include "common/status_macros.h"
 #include "common/thread.h"
+#include "server/storage/imagefolder/folder_advice.h"
 #include "server/storage/imagefolder/image_names.h"
 #include "server/storage/imagefolder/listing_doubts.h"
 #include "server/storage/imagefolder/listing_size.h"
@@ -35,16 +35,14 @@ absl::Status NoFolders(const std::string& input,
                      "; an image folder contains one folder of images for "
                      "each class"));
   }
-  const bool uri = use == FolderUse::kUri;
-  const std::string tables = FirstOf(
-      notes.tables(), ", ", static_cast<int64_t>(notes.tables().size()));
+  const FolderAdvice advice(input, use);
+  const std::vector<std::string>& tables = notes.tables();
   return absl::InvalidArgumentError(absl::StrCat(
       what, ", but ", CountText(images, "image"),
-      tables.empty()
-          ? ""
-          : absl::StrCat(", and ", tables, " may contain labels, which ",
-                         uri ? "the server" : "pack", " does not read"),
-      "; move the images into one folder for each class (", input,
+      tables.empty() ? ""
+                     : absl::StrCat(", and ", advice.MayHoldLabels(tables)),
+      "; ", advice.PackTable(tables),
+      "move the images into one folder for each class (", input,
       "/CLASS) and repeat the command, or write images and labels as Parquet, "
       "which millrace-server reads without pack (docs/formats.md)"));
 }

@@ -721,10 +721,13 @@ TEST_F(DataToolTest, FoldersThatAreNoImageFolderAreRefused) {
                 "one folder for each class (" +
                 folder_ / "images/CLASS) and repeat the command"));
   WriteFile(folder_ / "images/labels.csv", "a.jpg,cat\n");
-  EXPECT_THAT(
-      PackFolder({Out("lmdb", "d")}),
-      FailsWith("1 image, and labels.csv may contain labels, which pack "
-                "does not read"));
+  EXPECT_THAT(PackFolder({Out("lmdb", "d")}),
+              FailsWith("1 image, and labels.csv may contain labels, which "
+                        "--format=imagefolder does not read; pack the table "
+                        "(--format=csv --input=" +
+                        folder_ / "images/labels.csv" +
+                        ") if it contains the paths of the images, or move the "
+                        "images"));
   std::filesystem::remove(folder_ / "images/a.jpg");
   std::filesystem::remove(folder_ / "images/labels.csv");
   std::filesystem::create_directory(folder_ / "images/cat");

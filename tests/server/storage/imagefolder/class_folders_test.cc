@@ -191,8 +191,11 @@ TEST(ClassFoldersTest, APartWithoutClassFoldersIsNoAdvice) {
       Refusal({"train/1.jpg", "test/1.jpg"}, {"train.csv"}),
       AllOf(HasSubstr("none of them can be packed in this form: /in/train "
                       "contains images without class folders, and train.csv "
-                      "may contain labels, which pack does not read; sort the "
-                      "images into one folder for each class"),
+                      "may contain labels, which --format=imagefolder does not "
+                      "read; pack the table (--format=csv "
+                      "--input=/in/train.csv) if it contains the paths of the "
+                      "images, or sort the images into one folder for each "
+                      "class"),
             Not(HasSubstr("--split"))));
   EXPECT_THAT(Refusal({"train/cat/1.jpg", "train/dog/1.jpg", "test/1.jpg"}),
               HasSubstr("pack train by itself (--input=/in --split=train); the "
@@ -300,8 +303,24 @@ TEST(ClassFoldersTest, ATableBesideAFolderThatIsNoClassIsRefused) {
       Refusal({"images/1.jpg", "extra/1.jpg"}, {"labels.csv"}),
       HasSubstr("folders in /in (extra, images) would become classes, but a "
                 "class is rarely called images, and labels.csv may contain "
-                "labels, which pack does not read; sort the images into one "
-                "folder for each class, or pass --labels_from_folders"));
+                "labels, which --format=imagefolder does not read; pack the "
+                "table (--format=csv --input=/in/labels.csv) if it contains "
+                "the paths of the images, or sort the images into one folder "
+                "for each class, or pass --labels_from_folders"));
+  EXPECT_THAT(
+      Refusal({"images/1.jpg", "extra/1.jpg"}, {"labels.json"}),
+      HasSubstr("and labels.json may contain labels, which pack does not read; "
+                "sort the images into one folder for each class"));
+  EXPECT_THAT(
+      Refusal({"images/1.jpg", "extra/1.jpg"}, {"a.json", "b.TSV"},
+              FolderUse::kPackSplit),
+      HasSubstr("pack the table (--format=csv --input=/in/b.TSV without "
+                "--split) if"));
+  EXPECT_THAT(
+      Refusal({"images/1.jpg", "extra/1.jpg"}, {"labels.csv"}, FolderUse::kUri),
+      HasSubstr("labels.csv may contain labels, which the server does "
+                "not read; pack the table (`millrace-data pack "
+                "--format=csv --input=/in/labels.csv`) if"));
   for (const auto& [folder, table] :
        {std::pair("cat", "labels.csv"), std::pair("images", "extra/notes.txt"),
         std::pair("mask", "labels.csv")}) {
