@@ -23,7 +23,7 @@ absl::Status BadValue(absl::string_view name, absl::string_view value,
                       absl::string_view wanted) {
   return UsageError(absl::InvalidArgumentError(
       absl::StrCat("option ", name, "=", CleanText(value, kMaxQuotedBytes),
-                   " of a csv: dataset: ", wanted)));
+                   " of a table: ", wanted)));
 }
 
 }  // namespace

@@ -102,7 +102,6 @@ absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text,
                                            const std::string& file,
                                            const CsvOptions& options) {
   PathTable table;
-  table.file_ = file;
   table.folder_ = FolderOf(file);
   const auto in_file = [&file](const absl::Status& status) {
     return absl::Status(status.code(),
@@ -187,44 +186,6 @@ absl::Span<const uint8_t> PathTable::label(int i, int64_t row) const {
   const std::string& values = labels_[i];
   const size_t bytes = values.size() / lines_.size();
   return {reinterpret_cast<const uint8_t*>(values.data()) + row * bytes, bytes};
-}
-
-absl::Status PathTable::CheckFiles(ObjectReader& objects) const {
-  std::vector<std::string> missing;
-  std::vector<std::string> empty;
-  int64_t missing_count = 0;
-  int64_t empty_count = 0;
-  for (int64_t row = 0; row < rows(); ++row) {
-    const absl::StatusOr<ObjectIdentity> found = objects.Stat(path(row));
-    const bool no_file = absl::IsNotFound(found.status());
-    if (!found.ok() && !no_file) {
-      return absl::Status(found.status().code(),
-                          absl::StrCat(file_, ": line ", line(row), ": ",
-                                       found.status().message()));
-    }
-    if (found.ok() && found->bytes > 0) continue;
-    ++(no_file ? missing_count : empty_count);
-    std::vector<std::string>& listed = no_file ? missing : empty;
-    if (listed.size() < kMaxListed) {
-      listed.push_back(absl::StrCat("line ", line(row), " (",
-                                    CleanText(path(row), kMaxQuotedBytes),
-                                    ")"));
-    }
-  }
-  if (missing_count > 0) {
-    return absl::NotFoundError(
-        absl::StrCat(file_, " names ", CountText(missing_count, "file"),
-                     " that ", missing_count == 1 ? "does" : "do",
-                     " not exist: ", FirstOf(missing, ", ", missing_count),
-                     "; restore them or remove the lines"));
-  }
-  if (empty_count > 0) {
-    return absl::DataLossError(
-        absl::StrCat(file_, " names ", CountText(empty_count, "empty file"),
-                     ": ", FirstOf(empty, ", ", empty_count),
-                     "; restore them or remove the lines"));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace millrace::storage

@@ -1,8 +1,8 @@
 // PathTable is a table of image files and their labels: one sample a row, a
 // column of paths, and one or several columns of labels (label_column.h).
 //
-// A relative path is relative to the folder of the table. It opens no image;
-// CheckFiles() looks whether the files exist.
+// A relative path is relative to the folder of the table. It looks at no image
+// file.
 //
 // Immutable and thread-safe.
 //
@@ -26,7 +26,6 @@
 #include "proto/dataset.pb.h"
 #include "proto/names.h"
 #include "server/storage/csv/csv_options.h"
-#include "server/storage/objects/object_reader.h"
 
 namespace millrace::storage {
 
@@ -50,13 +49,7 @@ class PathTable {
   // Bytes of the value of field `i` + 1.
   absl::Span<const uint8_t> label(int i, int64_t row) const;
 
-  // NotFound, DataLoss: files are missing, or are empty; names the lines and
-  // paths of the first ones and the number of all. Otherwise the first error of
-  // `objects`. A Stat() for each row.
-  absl::Status CheckFiles(ObjectReader& objects) const;
-
  private:
-  std::string file_;
   std::string folder_;
   Schema schema_;
   std::string paths_;  // as written, one behind another

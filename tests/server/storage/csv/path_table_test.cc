@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -147,62 +146,6 @@ TEST(PathTable, RefusesOptionsThatDoNotFit) {
 }
 
 // Files of the sizes of a map.
-class FakeObjects : public ObjectReader {
- public:
-  explicit FakeObjects(std::map<std::string, uint64_t> files)
-      : files_(std::move(files)) {}
-
-  absl::StatusOr<ObjectIdentity> Stat(const std::string& name) override {
-    if (name == "/data/secret.jpg") {
-      return absl::PermissionDeniedError("cannot open /data/secret.jpg");
-    }
-    const auto found = files_.find(name);
-    if (found == files_.end()) return absl::NotFoundError("no " + name);
-    return ObjectIdentity{.bytes = found->second};
-  }
-  absl::Status Read(const std::string&, const ObjectIdentity&, uint64_t,
-                    absl::Span<uint8_t>) override {
-    return absl::UnimplementedError("reads nothing");
-  }
-
- private:
-  const std::map<std::string, uint64_t> files_;
-};
-
-absl::Status Check(const std::string& text) {
-  FakeObjects objects({{"/data/a.jpg", 5}, {"/data/empty.jpg", 0}});
-  return Parse(text)->CheckFiles(objects);
-}
-
-TEST(PathTable, FindsMissingFilesByTheirLines) {
-  EXPECT_TRUE(Check("f,l\na.jpg,1\na.jpg,2\n").ok());
-  const absl::Status one = Check("f,l\na.jpg,1\n\nb.jpg,2\n");
-  EXPECT_EQ(one.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(one.message(),
-            "/data/labels.csv names 1 file that does not exist: line 4 "
-            "(/data/b.jpg); restore them or remove the lines");
-  std::string text = "f,l\n";
-  for (int i = 0; i < 1234; ++i) absl::StrAppend(&text, i, ".jpg,1\n");
-  EXPECT_THAT(Check(text).message(),
-              HasSubstr("names 1,234 files that do not exist: line 2 "
-                        "(/data/0.jpg), line 3 (/data/1.jpg)"));
-  EXPECT_THAT(Check(text).message(), HasSubstr("and 1224 more"));
-}
-
-TEST(PathTable, FindsEmptyFilesByTheirLines) {
-  const absl::Status error = Check("f,l\na.jpg,1\nempty.jpg,2\n");
-  EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(error.message(),
-            "/data/labels.csv names 1 empty file: line 3 (/data/empty.jpg); "
-            "restore them or remove the lines");
-}
-
-TEST(PathTable, PassesOtherErrorsOn) {
-  const absl::Status error = Check("f,l\nsecret.jpg,1\nb.jpg,2\n");
-  EXPECT_EQ(error.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_EQ(error.message(),
-            "/data/labels.csv: line 2: cannot open /data/secret.jpg");
-}
 
 }  // namespace
 }  // namespace millrace::storage
