@@ -146,8 +146,9 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
           "NAME=URI",
           "Dataset to serve; URI is lmdb:PATH, parquet:PATH, tar:PATH or "
           "tfrecord:PATH, PATH a file, a folder of shards, a glob or a range "
-          "({000..099}), or imagefolder:PATH, PATH a folder of class folders "
-          "with images; may be repeated")
+          "({000..099}), imagefolder:PATH, PATH a folder of class folders with "
+          "images, or mds:PATH or litdata:PATH, PATH a folder with index.json; "
+          "options follow a ? (docs/formats.md); may be repeated")
       .Repeatable();
   flags
       .Add(
@@ -172,8 +173,8 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
       .Repeatable();
   flags
       .Add("cache_dir", &to->cache_dir, "DIR",
-           "Folder where the server keeps the indexes of imagefolder:, tar: "
-           "and tfrecord: datasets, or off")
+           "Folder where the server keeps the indexes of imagefolder:, tar:, "
+           "tfrecord:, mds: and litdata: datasets, or off")
       .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
   flags.Add("refuse_synthetic", &to->refuse_synthetic, "",
             "Refuse requests for synthetic data (millrace bench --synthetic), "

@@ -245,6 +245,18 @@ absl::Status FieldsWouldBeMissing(const DatasetInfo& info,
       absl::StrCat(what, ReasonsOf(groups, room), remedy));
 }
 
+// Why the field has no tensor of fixed shape. FieldTrace explains ragged fields
+// by the columns of Parquet files.
+std::string WhyNotFixed(const DatasetInfo& info, const Field& field,
+                        const FieldTrace& trace) {
+  if (field.kind() == FIELD_KIND_RAGGED && !info.format().empty() &&
+      info.format() != "parquet") {
+    return "has values of variable length, and ragged tensors are not "
+           "supported yet";
+  }
+  return trace.why_not_fixed;
+}
+
 absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
   const bool listed = spec.outputs_size() > 0;
   std::vector<Missing> missing;
@@ -259,7 +271,7 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
         if (!trace.shape) {
           const std::string text =
               absl::StrCat("outputs[", i, "]: field ", field.name(), " ",
-                           trace.why_not_fixed);
+                           WhyNotFixed(info, field, trace));
           return field.kind() == FIELD_KIND_RAGGED
                      ? absl::UnimplementedError(text)
                      : absl::InvalidArgumentError(text);
@@ -269,7 +281,7 @@ absl::Status WriteOutputs(const DatasetInfo& info, PipelineSpec& spec) {
       output = spec.add_outputs();
       output->set_field(field.name());
     } else {
-      AddMissing(false, field.name(), trace.why_not_fixed, missing);
+      AddMissing(false, field.name(), WhyNotFixed(info, field, trace), missing);
     }
     if (output == nullptr) continue;
     MR_RETURN_IF_ERROR(CheckServed(spec, field, trace));

@@ -96,7 +96,8 @@ def _with_whole_path(text: str) -> str:
     found = _OPTIONS.search(path)
     options = path[found.start():] if found else ""
     path = path[:len(path) - len(options)]
-    return f"{scheme}:{_whole(path)}" + re.sub(r"(?<=[?&]classes=)[^&]+", lambda file: _whole(file[0]), options)
+    return f"{scheme}:{_whole(path)}" + re.sub(r"([?&](?:classes|labels)=)([^&]+)",
+                                                lambda pair: pair[1] + _whole(pair[2]), options)
 
 
 def _whole(path: str) -> str:

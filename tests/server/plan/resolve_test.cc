@@ -84,7 +84,9 @@ class Resolve : public testing::Test {
         Dataset("cifar",
                 {TensorField("image", DTYPE_UINT8, {32, 32, 3}), Label(10)}),
         Dataset("broken", {TensorField("x", DTYPE_FLOAT32, {-1})}),
+        Dataset("shards", {EncodedImage(), Label(10), text}),
     };
+    infos_.back().set_format("tar");
     std::vector<Field> columns;
     for (int i = 0; i <= kMaxOutputs; ++i) {
       columns.push_back(TensorField(absl::StrCat("x", i), DTYPE_FLOAT32, {}));
@@ -330,6 +332,12 @@ TEST_F(Resolve, NoFieldVanishesFromTheDefaultOutputs) {
       "sources { dataset: 'captions' } batch_size: 2 "
       "outputs { field: 'text' }",
       "ragged tensors are not supported yet");
+  // No advice about columns of Parquet files.
+  ExpectInvalid(
+      "sources { dataset: 'shards' } batch_size: 2 preset: 'imagenet_train'",
+      "field text has values of variable length, and ragged tensors are not "
+      "supported yet. To do without, list the outputs: outputs { field: "
+      "\"image\" } outputs { field: \"label\" }");
   ExpectInvalid(std::string(kPhotos) + "outputs { field: 'image' }",
                 "add decode_image");
   ExpectInvalid(std::string(kPhotos) +
