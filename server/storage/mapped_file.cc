@@ -12,7 +12,8 @@ namespace millrace::storage {
 
 absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Open(
     const std::string& path) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without O_NONBLOCK the open() of a FIFO waits for a writer.
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.ok()) return FileError(errno, "open", path);
   std::unique_ptr<MappedFile> file(new MappedFile(std::move(fd)));
   MR_ASSIGN_OR_RETURN(file->watch_, FileWatch::Begin(path, file->file_.get()));

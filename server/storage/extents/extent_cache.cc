@@ -227,11 +227,23 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
   if (old != nullptr && !old->head().content_sum().empty()) {
     if (auto kept = KeepContent(*old, built.head); kept.has_value()) {
       bytes = *std::move(kept);
+      MR_LOG(WARNING)
+          << uri.ToString()
+          << ": files were copied, replaced or had their attributes changed "
+             "since `millrace-data index` has read them, but their sizes, "
+             "times of modification and records are the same: the fingerprint "
+             "of the content is kept without reading it again; `millrace-data "
+             "verify "
+          << uri.ShellArgument() << "` reads it";
     } else {
-      MR_LOG(WARNING) << uri.ToString()
-                      << ": files have changed since `millrace-data index` has "
-                         "read them, so the fingerprint of the content is not "
-                         "known any more";
+      MR_LOG(WARNING) << uri.ToString() << ": the index had "
+                      << CountText(old->samples(), "record")
+                      << " with the fingerprint of their content, and the "
+                         "files have "
+                      << CountText(built.columns.offsets.size(), "record")
+                      << " and are not those that `millrace-data index` has "
+                         "read: the fingerprint of the content is not known "
+                         "any more";
     }
   }
   old.reset();

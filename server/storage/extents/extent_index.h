@@ -127,6 +127,7 @@ class ExtentIndex {
   ExtentIndex() = default;
   absl::Status Parse(absl::string_view bytes);
   absl::Status ParseColumns(absl::string_view columns);
+  absl::Status CheckExtents();
   absl::string_view bytes_of_file() const;
 
   // Constant once parsed. One of the two holds the bytes.

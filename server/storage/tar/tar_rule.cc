@@ -12,9 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "common/utf8.h"
+#include "proto/dtype.h"
 #include "server/storage/extents/memory_window.h"
 #include "server/storage/sample_check.h"
 #include "server/storage/tar/npy_header.h"
@@ -81,7 +83,21 @@ absl::Status AddField(const std::string& name,
     const absl::StatusOr<NpyHeader> header =
         ParseNpyHeader({reinterpret_cast<const uint8_t*>(first.bytes.data()),
                         first.bytes.size()});
-    if (!header.ok()) return absl::OkStatus();  // bytes
+    // What is damaged here, or not supported, decides about all samples.
+    if (absl::IsDataLoss(header.status())) {
+      return absl::DataLossError(
+          absl::StrCat("the member .", first.extension, " of the first sample ",
+                       header.status().message(),
+                       ": repair it, or read it as bytes (?fields=", name, ":",
+                       first.extension, ":bytes, with the other fields)"));
+    }
+    if (!header.ok()) {
+      MR_LOG(WARNING) << "field '" << name
+                      << "' is served as bytes, because the "
+                      << "member ." << first.extension
+                      << " of the first sample " << header.status().message();
+      return absl::OkStatus();
+    }
     Field tensor = field;
     tensor.set_kind(FIELD_KIND_TENSOR);
     tensor.set_dtype(header->dtype);
@@ -284,13 +300,14 @@ absl::Status TarFieldRule::Convert(int i, absl::Span<const uint8_t> bytes,
           !std::equal(header->shape.begin(), header->shape.end(),
                       field.shape().begin(), field.shape().end())) {
         return Wrong(
-            i, absl::StrCat("has another type or shape (",
-                            absl::StrJoin(header->shape, "x"),
-                            ") than in the first sample (",
-                            absl::StrJoin(field.shape(), "x"),
-                            "): read it as bytes (?fields=", field.name(), ":",
-                            rule_.members(i).extensions(0),
-                            ":bytes, with the other fields)"));
+            i,
+            absl::StrCat("is ", DTypeName(header->dtype), " [",
+                         absl::StrJoin(header->shape, ", "),
+                         "] and in the first sample ", DTypeName(field.dtype()),
+                         " [", absl::StrJoin(field.shape(), ", "),
+                         "]: read it as bytes (?fields=", field.name(), ":",
+                         rule_.members(i).extensions(0),
+                         ":bytes, with the other fields)"));
       }
       fields->Set(i, bytes.subspan(header->data_offset));
       return absl::OkStatus();

@@ -217,10 +217,17 @@ absl::StatusOr<bool> TarWalker::Next() {
         return refused("is sparse: write the archive without --sparse");
       case 'M':
         return refused("continues another archive: write it as one archive");
-      default:  // a folder, a device, a volume label
+      case '3':  // devices
+      case '4':
+      case '5':  // a folder
+      case '6':  // a FIFO
+      case 'D':  // a folder with a list of its files
+      case 'V':  // a volume label
         header_offset_ = at_;
         extensions = {};
         continue;
+      default:  // POSIX: programs read unknown types as regular files
+        break;
     }
     // Old programs mark folders by a slash.
     if (name_.empty()) {

@@ -5,12 +5,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/usage_error.h"
@@ -183,11 +185,62 @@ TEST_F(TarFormatTest, TheContentIsThatOfThePackedDataset) {
             30);
 }
 
+// A .npy file of `rows` elements of four bytes.
+std::string Npy(const char* type, int rows) {
+  const std::string dictionary = absl::StrFormat(
+      "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", type, rows);
+  return absl::StrCat("\x93NUMPY\x01", std::string(1, '\0'),
+                      std::string(1, static_cast<char>(dictionary.size())),
+                      std::string(1, '\0'), dictionary,
+                      std::string(4 * static_cast<size_t>(rows), 'f'));
+}
+
+// The first sample decides about all samples.
+TEST_F(TarFormatTest, ADamagedArrayInTheFirstSampleIsRefused) {
+  const std::string path = folder_ / "x.tar";
+  std::string damaged = Npy("<f4", 2);
+  damaged[3] ^= 1;
+  WriteFile(path, TarMemberBytes("1.npy", damaged) +
+                      TarMemberBytes("2.npy", Npy("<f4", 2)) + TarEnd());
+  const absl::Status status = TryOpen(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(path), HasSubstr("is no NumPy array"),
+                    HasSubstr("?fields=npy:npy:bytes")));
+  EXPECT_EQ(FieldNames(*Open(path + "?fields=npy:npy:bytes")).size(), 1);
+}
+
+// open() of a FIFO would wait for a writer.
+TEST_F(TarFormatTest, AFifoInThePlaceOfAnIndexIsReplaced) {
+  const std::string path = folder_ / "x.tar";
+  WriteFile(path, TarMemberBytes("1.txt", "a") + TarEnd());
+  Open(path);
+  int replaced = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.cache_dir)) {
+    const std::string file = entry.path();
+    if (!absl::EndsWith(file, ".mrindex")) continue;
+    std::filesystem::remove(file);
+    ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+    ++replaced;
+  }
+  EXPECT_EQ(replaced, 1);
+  EXPECT_EQ(Open(path)->info().samples(), 1);
+}
+
+// POSIX: a program reads a member of an unknown type as a regular file.
+TEST_F(TarFormatTest, MembersOfUnknownTypesAreFiles) {
+  const std::string path = folder_ / "x.tar";
+  WriteFile(path, TarMemberBytes("1.txt", "a", 'Z') +
+                      TarMemberBytes("2.txt", "b") + TarEnd());
+  EXPECT_EQ(Open(path)->info().samples(), 2);
+}
+
 TEST_F(TarFormatTest, NamesOfFields) {
   const std::string archive =
       TarMemberBytes("1.a.jpg", "A") + TarMemberBytes("1.b.png", "B") +
       TarMemberBytes("1.INDEX", " 7\n") + TarMemberBytes("1.id", "12") +
-      TarMemberBytes("1.npy", "no array") + TarEnd();
+      TarMemberBytes("1.npy", Npy("<U4", 1)) + TarEnd();
   WriteFile(folder_ / "x.tar", archive);
   const auto source = Open(folder_ / "x.tar");
   EXPECT_THAT(FieldNames(*source),
@@ -300,14 +353,7 @@ TEST_F(TarFormatTest, ArchivesThatAreRefused) {
 
 TEST_F(TarFormatTest, AnArrayOfAnotherShapeIsADamagedSample) {
   const std::string rest = folder_ / "x.tar";
-  const auto npy = [](int rows) {
-    std::string dictionary = absl::StrFormat(
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }", rows);
-    return absl::StrCat("\x93NUMPY\x01", std::string(1, '\0'),
-                        std::string(1, static_cast<char>(dictionary.size())),
-                        std::string(1, '\0'), dictionary,
-                        std::string(4 * static_cast<size_t>(rows), 'f'));
-  };
+  const auto npy = [](int rows) { return Npy("<f4", rows); };
   WriteFile(rest, TarMemberBytes("1.npy", npy(2)) +
                       TarMemberBytes("2.npy", npy(3)) + TarEnd());
   const auto source = Open(rest);
@@ -321,8 +367,8 @@ TEST_F(TarFormatTest, AnArrayOfAnotherShapeIsADamagedSample) {
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr(rest + ": the record 2 at byte 1024 is damaged"),
-                    HasSubstr("another type or shape (3) than in the first "
-                              "sample (2)"),
+                    HasSubstr("field 'npy' is float32 [3] and in the first "
+                              "sample float32 [2]"),
                     HasSubstr("npy:npy:bytes")));
   EXPECT_EQ(GetErrorDetail(status).row(), 1);
   EXPECT_EQ(Open(rest + "?fields=npy:npy:bytes")->info().samples(), 2);
