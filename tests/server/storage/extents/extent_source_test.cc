@@ -236,7 +236,8 @@ TEST_F(ExtentSourceTest, OptionsOfLabels) {
   EXPECT_THAT(IndexError("?label_offset=-1"),
               AllOf(HasSubstr(Path("0.rec")), HasSubstr("record 1 (0a dog)"),
                     HasSubstr("'label' is 0, with label_offset=-1, and a class "
-                              "index must not be negative")));
+                              "index must not be negative: remove the option "
+                              "label_offset, or set it so")));
   const auto low = Open("?label_offset=-1");
   EXPECT_TRUE(Read(*low, 0).ok());
   const absl::Status status = Read(*low, 1);
