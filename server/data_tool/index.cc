@@ -23,6 +23,7 @@
 #include "server/data_tool/report.h"
 #include "server/operators/operators.h"
 #include "server/storage/index_dataset.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -74,6 +75,12 @@ absl::Status Index(const std::string& uri, bool headers_only,
              "or substitutes it (docs/operations.md): ",
              FirstOf(indexed->bad, ", ", indexed->bad_count))});
   }
+  if (indexed->content_kept) {
+    out << absl::StreamFormat(
+        "%s has the content hash already; kept: fingerprint %s, index %s\n",
+        Readable(uri), info.fingerprint(), Readable(indexed->file));
+    return absl::OkStatus();
+  }
   int64_t bytes = 0;
   for (const ShardInfo& shard : info.shards()) bytes += shard.bytes();
   const Field* const label = ClassField(info);
@@ -115,12 +122,13 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
        .argument = by_flag ? "" : "URI",
        .examples = {"millrace-data index imagefolder:/data/photos/train",
                     "millrace-data index 'tar:/data/train-{000..099}.tar'"}});
-  flags.Add("input", &input, "DIR",
-            "Folder that contains one folder of images for each class, in the "
-            "place of the URI imagefolder:DIR");
+  flags.Add("input", &input, "URI",
+            "The same as the argument URI; a path without a scheme is a folder "
+            "that contains one folder of images for each class");
   flags.Add("headers_only", &headers_only, "",
             "Read only the headers of tar members and TFRecords: fast, but "
-            "without the content hash");
+            "without the content hash. An index that has it and is up to date "
+            "is kept");
   AddCacheDirFlag(flags, &cache_dir);
   flags.Add("operators", &libraries, "FILE.so",
             "Library of decoders that the server loads, too; may be repeated");
@@ -128,9 +136,8 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
   if (!ParseOrLeave(flags, args, "index", out, &exit_code)) return exit_code;
   std::string uri = flags.argument();
   if (by_flag) {
-    uri = absl::StartsWith(input, "imagefolder:")
-              ? input
-              : absl::StrCat("imagefolder:", input);
+    uri =
+        storage::HasScheme(input) ? input : absl::StrCat("imagefolder:", input);
   }
   if (cache_dir == "off") {
     return Report("index",

@@ -57,12 +57,25 @@ int ShardOf(const DatasetInfo& info, int64_t sample) {
   return shard;
 }
 
+// The content hash of these was made by `millrace-data index`.
+bool IsIndexed(const DatasetInfo& info) {
+  return storage::ReadsFiles(absl::StrCat(info.format(), ":"));
+}
+
+// The content hash was made by `millrace-data pack`. Otherwise the dataset is
+// indexed, or its source (of an operator library, or synthetic) has the hash.
+bool IsPacked(const DatasetInfo& info) {
+  return storage::HasScheme(absl::StrCat(info.format(), ":")) &&
+         !IsIndexed(info);
+}
+
 // The damage of a dataset: for each kind, the number and the first places.
 class Damage {
  public:
   Damage(const storage::RecordSource& source, bool decode)
       : info_(source.info()),
         files_(source.sample_files()),
+        packed_(IsPacked(info_)),
         decode_(decode),
         images_of_(info_.shards_size()) {}
 
@@ -103,7 +116,7 @@ class Damage {
     if (samples_ > 0) {
       add(samples_, " of ", CountText(info_.samples(), "sample"),
           " cannot be used: ", FirstOf(first_samples_, "; ", samples_),
-          hashes_known && files_ == nullptr
+          hashes_known && packed_
               ? "; pack checked every sample, so the damage is newer: copy the "
                 "file again, or pack the dataset again"
               : "; repair the files, or train with another policy than FAIL "
@@ -118,7 +131,7 @@ class Damage {
           " cannot be decoded: ", FirstOf(first_images_, "; ", images_),
           !hashes_known ? "; repair the files, or train with another policy "
                           "than FAIL (docs/operations.md)"
-          : files_ != nullptr
+          : !packed_
               ? "; repair the files, or train with another policy than FAIL "
                 "(docs/operations.md)"
           : hashes_.empty() && unread_.empty()
@@ -130,8 +143,8 @@ class Damage {
     }
     for (size_t i = 0; i < hashes_.size(); ++i) {
       if (i == kMaxListed) {
-        add("the content of ", hashes_.size() - i,
-            " more shards is not what was packed");
+        add("the content of ", hashes_.size() - i, " more shards is not ",
+            Known());
         break;
       }
       if (files_ != nullptr) {
@@ -144,9 +157,8 @@ class Damage {
       }
       const auto& [shard, found] = hashes_[i];
       const ShardInfo& info = info_.shards(shard);
-      add("the content of shard ", info.name(),
-          " is not what was packed: its hash is ", found, " instead of ",
-          info.content_sum(), "; ",
+      add("the content of shard ", info.name(), " is not ", Known(),
+          ": its hash is ", found, " instead of ", info.content_sum(), "; ",
           images_of_[shard] > 0
               ? absl::StrCat(CountText(images_of_[shard], "image"),
                              " cannot be decoded (see above)")
@@ -157,12 +169,22 @@ class Damage {
                                          "would be decoded as well)",
                              ", and the hash of the whole shard does not show "
                              "which sample has changed"),
-          "; copy the file again, or pack the dataset again");
+          packed_ ? "; copy the file again, or pack the dataset again"
+          : IsIndexed(info_)
+              ? "; restore the file, or run `millrace-data index` again"
+              : "; restore the files of the dataset");
     }
     return sentences;
   }
 
  private:
+  // What the hash of a shard's content says.
+  absl::string_view Known() const {
+    return packed_            ? "what was packed"
+           : IsIndexed(info_) ? "what `millrace-data index` has read"
+                              : "that of its content hash";
+  }
+
   // Returns "shard part-00000-of-00002.lmdb, row 3 (sample 3, field image):
   // REASON", or "cat/1.jpg (sample 3, field image): REASON".
   std::string Describe(int64_t sample, absl::string_view field,
@@ -179,6 +201,7 @@ class Damage {
 
   const DatasetInfo& info_;
   const storage::SampleFiles* const files_;  // null: there are shards
+  const bool packed_;
   const bool decode_;
   int64_t samples_ = 0;
   int64_t images_ = 0;
@@ -283,10 +306,12 @@ absl::Status Verify(const std::string& uri,
     what = absl::StrCat(", all ", info.samples() * images, " images decode");
   }
   const bool one = info.samples() == 1;
-  const std::string as_before = absl::StrCat(
-      one ? " and as it was " : " and as they were ",
-      storage::ReadsFiles(absl::StrCat(info.format(), ":")) ? "indexed"
-                                                            : "packed");
+  const std::string as_before =
+      IsPacked(info) || IsIndexed(info)
+          ? absl::StrCat(one ? " and as it was " : " and as they were ",
+                         IsIndexed(info) ? "indexed" : "packed")
+      : one ? " and has the content hash of its source"
+            : " and have the content hash of their source";
   out << absl::StreamFormat(
       "%s: %s (%s) in %s %s whole%s%s, fingerprint %s\n", Readable(uri),
       CountText(info.samples(), "sample"), SizeText(bytes),

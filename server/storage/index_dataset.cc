@@ -31,6 +31,7 @@ absl::StatusOr<IndexedDataset> IndexExtents(const ExtentFormat& format,
                                        .content = !index.headers_only,
                                        .progress = index.progress},
                                       &done.file));
+  done.content_kept = index.headers_only && !made->head().content_sum().empty();
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<FieldRule> rule,
                       format.RestoreRule(made->head().rule()));
   MR_ASSIGN_OR_RETURN(done.info,

@@ -23,6 +23,8 @@ namespace millrace::storage {
 struct IndexedDataset {
   DatasetInfo info;
   std::string file;  // the index
+  // The index had the hash of the content, and headers_only has kept it.
+  bool content_kept = false;
   // Of an image folder: files that are no images, and the first of them.
   int64_t bad_count = 0;
   std::vector<std::string> bad;

@@ -221,6 +221,16 @@ absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
   return found;
 }
 
+// For a path with a list in braces, which a shell would take.
+std::string AboutBraces(absl::string_view path) {
+  const size_t open = path.find('{');
+  if (open == path.npos || path.find(',', open) == path.npos ||
+      path.find('}', open) == path.npos || HasBraceRange(path)) {
+    return "";
+  }
+  return "; braces take a range of numbers, such as {000..099}, and no list";
+}
+
 absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern,
                                       absl::string_view suffix) {
   glob_t matches{};
@@ -241,8 +251,9 @@ absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern,
     }
   }
   if (found.files.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("no file matches ", pattern, "; check the pattern"));
+    return absl::NotFoundError(absl::StrCat("no file matches ", pattern,
+                                            "; check the pattern",
+                                            AboutBraces(pattern)));
   }
   return found;
 }
@@ -285,9 +296,11 @@ absl::StatusOr<ShardPaths> FindShards(absl::string_view path_view,
       return FindByRange(path, suffix);
     if (errno == ENOENT && HasGlob(path)) return FindByGlob(path, suffix);
     if (errno == ENOENT) {
+      const bool packed = suffix == ".lmdb" || suffix == ".parquet";
       return absl::NotFoundError(absl::StrCat(
-          "there is no file or folder ", path,
-          "; check the path, or write the dataset with `millrace-data pack`"));
+          "there is no file or folder ", path, "; check the path",
+          packed ? ", or write the dataset with `millrace-data pack`" : "",
+          AboutBraces(path)));
     }
     return FileError(errno, "open", path);
   }

@@ -237,12 +237,33 @@ class Chooser {
     return absl::OkStatus();
   }
 
-  Field FieldOf(int i) const {
+  bool HasColumn(absl::string_view name) const {
+    return absl::c_any_of(drafts_, [name](const ColumnDraft& draft) {
+      return draft.name == name;
+    });
+  }
+
+  // The name of the field of column `i`. Another column in the place of the one
+  // named `image` or `label` takes its name: "label_column", then
+  // "label_column2" and so on, the first that no column has.
+  std::string FieldNameOf(int i) const {
+    if (i == image_) return std::string(kImage);
+    if (i == label_) return std::string(kLabel);
+    const std::string& name = drafts_[i].name;
+    if (!((image_ >= 0 && name == kImage) || (label_ >= 0 && name == kLabel))) {
+      return name;
+    }
+    std::string other = absl::StrCat(name, "_column");
+    for (int n = 2; HasColumn(other); ++n) {
+      other = absl::StrCat(name, "_column", n);
+    }
+    return other;
+  }
+
+  Field FieldOf(int i, std::string name) const {
     const ColumnDraft& draft = drafts_[i];
     Field field;
-    field.set_name(i == image_   ? std::string(kImage)
-                   : i == label_ ? std::string(kLabel)
-                                 : draft.name);
+    field.set_name(std::move(name));
     switch (draft.kind) {
       case ColumnKind::kImage:
         field.set_kind(FIELD_KIND_ENCODED_IMAGE);
@@ -276,14 +297,17 @@ class Chooser {
     for (int i = 0; i < static_cast<int>(drafts_.size()); ++i) {
       if (i != image_ && i != label_) order.push_back(i);
     }
-    std::sort(order.begin() + others, order.end(), [this](int a, int b) {
-      return drafts_[a].name < drafts_[b].name;
-    });
+    std::vector<std::string> names;
+    for (int i = 0; i < static_cast<int>(drafts_.size()); ++i) {
+      names.push_back(FieldNameOf(i));
+    }
+    std::sort(order.begin() + others, order.end(),
+              [&names](int a, int b) { return names[a] < names[b]; });
     Schema schema;
     for (const int i : order) {
       columns_[i].stored = drafts_[i].stored;
       columns_[i].field = schema.fields_size();
-      *schema.add_fields() = FieldOf(i);
+      *schema.add_fields() = FieldOf(i, names[i]);
     }
     const int class_field = label_ < 0 ? -1 : columns_[label_].field;
     return ColumnRule::Create(std::move(schema), std::move(columns_),

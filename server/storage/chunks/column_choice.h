@@ -6,6 +6,9 @@
 // - `label`, the class index, is the column of that name if it is an integer,
 //   otherwise the only integer named class, cls, y or target, or without a name
 //   (in a tuple). Option label=COLUMN, or label= for none.
+// - A column named `image` or `label` in whose place the option chose another
+//   one keeps its values as `image_column`, `label_column`; with the first
+//   number from 2 on behind it where a column has that name.
 // - `image` and `label` come first, the other columns by name, as those of tar
 //   shards.
 // - Arrays are tensors of the shape that the first sample has; arrays without a

@@ -243,8 +243,17 @@ absl::Status ColumnRule::SetField(const ChunkColumn& column,
   const uint64_t elements = elements_[column.field];
   if (field.kind() == FIELD_KIND_TENSOR && element > 0 &&
       value.size() != element * elements) {
-    return damaged("the value has ", value.size(), " bytes, not the ",
-                   element * elements, " of its type and shape");
+    // Only the option tensor gives arrays whose size varies a shape.
+    const bool chosen =
+        column.bytes == 0 && column.header.empty() && !field.shape().empty();
+    return damaged(
+        "the value has ", value.size(), " bytes, not the ", element * elements,
+        " of its type and shape",
+        chosen
+            ? absl::StrCat("; for arrays of different lengths, write ragged=",
+                           column.name, " in the place of tensor=", column.name,
+                           " in the URI")
+            : "");
   }
   if (element > 1 && value.size() % element != 0) {
     return damaged("the value has ", value.size(),

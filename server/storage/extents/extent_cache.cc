@@ -283,10 +283,25 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
     std::string* file) {
   MR_ASSIGN_OR_RETURN(const ObjectList list, ListObjects(format, uri));
   // Before the records are read, which takes long.
-  MR_RETURN_IF_ERROR(MakeCacheFolder(cache_dir).status());
+  MR_ASSIGN_OR_RETURN(const std::string cache_folder,
+                      MakeCacheFolder(cache_dir));
+  std::unique_ptr<const ExtentIndex> old;
+  if (!options.content) {
+    // The content hash took a read of everything.
+    *file = FileOfIndex(uri, cache_folder);
+    old = ReadIndex(*file, uri);
+    if (old != nullptr && !old->head().content_sum().empty() &&
+        WhyOutdated(*old, format, uri, list, objects).empty()) {
+      return old;
+    }
+  }
   MR_ASSIGN_OR_RETURN(const BuiltIndex built,
                       BuildExtentIndex(format, uri, list, objects, options));
-  std::string bytes = EncodeExtentIndex(built.head, built.columns);
+  std::optional<std::string> kept;
+  if (old != nullptr) kept = KeepContent(*old, built.head);
+  std::string bytes = kept.has_value()
+                          ? *std::move(kept)
+                          : EncodeExtentIndex(built.head, built.columns);
   MR_ASSIGN_OR_RETURN(*file, Save(bytes, uri, cache_dir));
   return ExtentIndex::FromBytes(std::move(bytes));
 }

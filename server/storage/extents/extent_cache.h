@@ -34,9 +34,10 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
     const ExtentFormat& format, const ExtentUri& uri, ObjectReader& objects,
     const OpenSourceOptions& options, ByteBudget::Reservation* room);
 
-// Makes an index in any case and writes it to the cache folder; an older one
-// stays after an error. `*file`: its path. Errors as BuildExtentIndex() and
-// MakeCacheFolder().
+// Makes an index and writes it to the cache folder; an older one stays after an
+// error. Without options.content, an index that has the content hash already
+// keeps it, unless the objects have changed since. `*file`: its path. Errors as
+// BuildExtentIndex() and MakeCacheFolder().
 absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
     const ExtentFormat& format, const ExtentUri& uri, ObjectReader& objects,
     const std::string& cache_dir, const BuildOptions& options,

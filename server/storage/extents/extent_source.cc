@@ -46,13 +46,11 @@ class ExtentSource final : public RecordSource {
   }
   uint64_t unused_bytes() const override { return memory_->unused_bytes(); }
 
-  absl::Status CheckFiles() const override;
   // Each read has compared its object, so that the index alone can have
-  // changed.
-  absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
-    static_cast<void>(samples);
-    return index_->CheckUnchanged();
-  }
+  // changed. A job that begins after a change of an object fails at its
+  // samples, with an error that names the object, instead of a search for
+  // another server.
+  absl::Status CheckFiles() const override { return index_->CheckUnchanged(); }
 
   const ExtentIndex& index() const { return *index_; }
   const RecordSplitter& splitter() const { return splitter_; }
@@ -82,24 +80,6 @@ class ExtentSource final : public RecordSource {
   const std::unique_ptr<ReadMemory> memory_;
   mutable FileFaults faults_;
 };
-
-absl::Status ExtentSource::CheckFiles() const {
-  MR_RETURN_IF_ERROR(index_->CheckUnchanged());
-  for (int i = 0; i < index_->objects(); ++i) {
-    const ExtentIndex::Object& object = index_->object(i);
-    const absl::StatusOr<ObjectIdentity> now = objects_->Stat(object.name);
-    if (now.ok() && *now == object.identity) continue;
-    return AtSample(
-        absl::UnavailableError(absl::StrCat(
-            now.ok()
-                ? absl::StrCat(object.name, " has changed since it was indexed")
-                : now.status().message(),
-            ": restart the data server, or the millrace-data command, that "
-            "reads it")),
-        info_.shards(i).name(), -1, -1);
-  }
-  return absl::OkStatus();
-}
 
 class ExtentReader final : public RecordReader {
  public:

@@ -3,7 +3,8 @@
 //
 // An object is compared with its identity in the index before and after each
 // read: an object that has changed makes its samples damaged (DataLoss), which
-// are never served. What another attempt may cure is Unavailable.
+// are never served. Other objects are served on, so CheckFiles() is about the
+// index alone. What another attempt may cure is Unavailable.
 //
 // While a reader visits a sample, it holds the whole record, in memory of
 // ReadMemory.

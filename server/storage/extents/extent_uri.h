@@ -50,8 +50,8 @@ struct ExtentUri {
 
   // Sets names and number of the classes of `schema`, whose field `class_field`
   // (-1: none) has the number that its labels need, 0 when that is not known.
-  // InvalidArgument: there is no such field, or the options leave labels
-  // without a class.
+  // InvalidArgument: there is no such field, the options leave labels without a
+  // class, or the file of names has one twice.
   absl::Status ApplyTo(int class_field, Schema* schema) const;
 };
 

@@ -72,7 +72,8 @@ class FieldRule {
   // Sets the fields of `record`. `used`: a flag for each field of the schema;
   // others may stay empty and unchecked; empty: all fields.
   // DataLoss: the bytes are no such record; the message is a sentence that
-  // begins with "byte N of the record" or "field 'NAME'".
+  // begins with "byte N of the record" or "field 'NAME'", or is about the whole
+  // record.
   virtual absl::Status Split(absl::Span<const uint8_t> record,
                              const std::vector<bool>& used,
                              RecordFields* fields) const = 0;

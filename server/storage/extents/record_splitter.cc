@@ -48,8 +48,11 @@ absl::StatusOr<int64_t> RecordSplitter::ClassIndex(int64_t value) const {
       "field '", name, "' is ", value,
       label_offset_ == 0 ? ""
                          : absl::StrCat(", with label_offset=", label_offset_),
-      ", and a class index must not be negative: the option label_offset "
-      "(?label_offset=1) adds to each class index"));
+      ", and a class index must not be negative: ",
+      value >= 0 ? "remove the option label_offset, or set it so that class "
+                   "indices begin at 0"
+                 : "the option label_offset (?label_offset=1) adds to each "
+                   "class index"));
 }
 
 }  // namespace millrace::storage

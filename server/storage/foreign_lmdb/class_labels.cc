@@ -46,11 +46,7 @@ absl::StatusOr<ClassLabels> ClassLabels::Create(const ForeignOptions& options,
     MR_RETURN_IF_ERROR(uri.ApplyTo(0, &schema));
     for (const std::string& name : schema.fields(0).class_names()) {
       const auto number = static_cast<int32_t>(labels.numbers_.size());
-      if (!labels.numbers_.emplace(name, number).second) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(uri.classes_file, " names class '",
-                         CleanText(name, kShownBytes), "' twice"));
-      }
+      labels.numbers_.emplace(name, number);
     }
     labels.names_given_ = true;
   }
@@ -100,10 +96,11 @@ absl::Status ClassLabels::AddNumber(absl::string_view label) {
   }
   const int64_t index = number + offset_;
   if (index < 0 || index >= std::numeric_limits<int32_t>::max()) {
-    return absl::DataLossError(
-        absl::StrCat("has label ", number, ", which gives class index ", index,
-                     ": set the option label_offset so that class indices "
-                     "begin at 0"));
+    return absl::DataLossError(absl::StrCat(
+        "has label ", number, ", which gives class index ", index, ": ",
+        number >= 0 && index < 0 ? "remove the option label_offset, or set it"
+                                 : "set the option label_offset",
+        " so that class indices begin at 0"));
   }
   largest_ = std::max(largest_, index);
   classes_.push_back(static_cast<int32_t>(index));

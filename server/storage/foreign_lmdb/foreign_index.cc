@@ -75,10 +75,16 @@ class ForeignIndex::Builder {
         index_(new ForeignIndex()) {}
 
   absl::StatusOr<std::unique_ptr<const ForeignIndex>> Build() {
-    text_ =
-        options_.layout == "text" ||
-        (options_.layout.empty() && options_.label_from == LabelFrom::kNone &&
-         HasTexts(*environments_.front()));
+    text_ = options_.layout == "text" ||
+            (options_.layout.empty() && HasTexts(*environments_.front()));
+    if (text_ && keys_give_classes()) {
+      return UsageError(absl::InvalidArgumentError(absl::StrCat(
+          environments_.front()->path(),
+          " has the keys num-samples and image-000000001, so its layout is "
+          "text, which has no labels from keys: remove the option label, "
+          "labels or label_key, or write layout=image if every key is that of "
+          "an image")));
+    }
     MR_RETURN_IF_ERROR(ReserveAll());
     if (options_.label_from != LabelFrom::kNone) {
       MR_ASSIGN_OR_RETURN(ClassLabels labels, UsageError(ClassLabels::Create(
@@ -169,8 +175,10 @@ class ForeignIndex::Builder {
     if (status.ok() && *label < 0) {
       status = absl::DataLossError(absl::StrCat(
           "the value has label ", datum.label, ", which gives class index ",
-          *label,
-          ": set the option label_offset so that class indices begin at 0"));
+          *label, ": ",
+          datum.label >= 0 ? "remove the option label_offset, or set it"
+                           : "set the option label_offset",
+          " so that class indices begin at 0"));
     }
     if (status.ok()) {
       largest_ = std::max(largest_, *label);

@@ -43,6 +43,10 @@ absl::Status Bad(absl::string_view why) {
   return absl::DataLossError(absl::StrCat("the value ", why));
 }
 
+absl::Status NoImage(absl::Span<const uint8_t> value) {
+  return Bad(value.empty() ? "is empty" : "is not a JPEG, PNG or WebP image");
+}
+
 }  // namespace
 
 void ValueLayout::AddImage(bool tensor) {
@@ -80,7 +84,7 @@ absl::StatusOr<ValueLayout> ValueLayout::Infer(
   if (name == "datum") return OfDatum(first);
   const bool image = LooksLikeImage(first);
   if (name == "image" || name == "text") {
-    if (!image) return Bad("is not a JPEG, PNG or WebP image");
+    if (!image) return NoImage(first);
     ValueLayout layout(name == "text" ? Kind::kText : Kind::kImage);
     layout.AddImage(false);
     if (name == "text") {
@@ -141,6 +145,7 @@ absl::Status ValueLayout::CheckDatum(absl::Span<const uint8_t> value,
 absl::Status ValueLayout::Split(absl::Span<const uint8_t> value,
                                 RecordFields* fields, int64_t* label) const {
   if (!is_datum()) {
+    if (kind_ != Kind::kBytes && !LooksLikeImage(value)) return NoImage(value);
     fields->Set(0, value);
     return absl::OkStatus();
   }

@@ -109,18 +109,18 @@ absl::StatusOr<std::optional<IndexedRecord>> TfrecordScanner::Next() {
 absl::StatusOr<absl::Span<const uint8_t>> CheckPayload(
     absl::Span<const uint8_t> extent) {
   if (extent.size() < kChecksumBytes) {
-    return absl::DataLossError(absl::StrCat("byte 0 of the record: it has ",
-                                            extent.size(),
+    return absl::DataLossError(absl::StrCat("the record has ", extent.size(),
                                             " bytes, fewer than its checksum"));
   }
   const absl::Span<const uint8_t> payload =
       extent.first(extent.size() - kChecksumBytes);
   if (Number<uint32_t>(extent.data() + payload.size()) !=
       MaskedCrc32c(payload)) {
-    return absl::DataLossError(absl::StrCat(
-        "byte 0 of the record: its ", payload.size(),
-        " bytes do not match their checksum: the file is damaged; copy or "
-        "write it again"));
+    return absl::DataLossError(
+        absl::StrCat("the ", payload.size(),
+                     " bytes of the record do not match their checksum: the "
+                     "file is damaged; copy or "
+                     "write it again"));
   }
   return payload;
 }

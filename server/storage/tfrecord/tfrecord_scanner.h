@@ -33,8 +33,8 @@ class TfrecordScanner : public RecordScanner {
   uint64_t at_ = 0;
 };
 
-// The payload of an extent. DataLoss: the payload is not that of its checksum;
-// as FieldRule::Split().
+// The payload of an extent. DataLoss: the payload is not that of its checksum; a
+// sentence about the record, without its place.
 absl::StatusOr<absl::Span<const uint8_t>> CheckPayload(
     absl::Span<const uint8_t> extent);
 

@@ -215,7 +215,8 @@ TEST_F(CsvPackTest, AFileOfNamesGivesTheOrderOfTheClasses) {
                     folder_ / "names has no such name",
                 program::kExitUsage);
   Write("names", "dog\ncat\ndog\n");
-  ExpectRefused(table, names, "has the name 'dog' twice", program::kExitUsage);
+  ExpectRefused(table, names, "names name the same class, 'dog'",
+                program::kExitUsage);
 }
 
 TEST_F(CsvPackTest, PathsHaveOddBytes) {

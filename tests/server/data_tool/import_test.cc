@@ -139,6 +139,36 @@ TEST_F(ImportTest, EveryFormatKeepsSamplesSchemaAndFingerprint) {
   }
 }
 
+TEST_F(ImportTest, IndexKeepsTheContentHashAndTakesAUriAsInput) {
+  const std::string uri = MakeTar();
+  const Result headers =
+      Call({"index", "--headers_only", "--input=" + uri, Cache()});
+  EXPECT_EQ(headers.code, program::kExitOk) << headers.err;
+  EXPECT_THAT(headers.out, HasSubstr("(of names, sizes and times)"));
+  ASSERT_EQ(Call({"index", uri, Cache()}).code, program::kExitOk);
+  const std::string fingerprint = Fingerprint(uri);
+  const Result kept = Call({"index", "--headers_only", uri, Cache()});
+  EXPECT_EQ(kept.code, program::kExitOk) << kept.err;
+  EXPECT_THAT(kept.out,
+              AllOf(HasSubstr(" has the content hash already; kept"),
+                    HasSubstr(fingerprint), Not(HasSubstr("sizes and times"))));
+  EXPECT_EQ(Fingerprint(uri), fingerprint);
+}
+
+TEST_F(ImportTest, VerifySaysWhoKnowsTheContent) {
+  const std::string uri = MakeTar();
+  ASSERT_EQ(Call({"index", uri, Cache()}).code, program::kExitOk);
+  EXPECT_THAT(Call({"verify", uri, Cache()}).out,
+              HasSubstr("as they were indexed"));
+  MakeTar({1});
+  ASSERT_EQ(Call({"index", uri, Cache()}).code, program::kExitOk);
+  const Result damaged = Call({"verify", uri, Cache()});
+  EXPECT_EQ(damaged.code, program::kExitFailed);
+  EXPECT_THAT(damaged.err,
+              AllOf(HasSubstr("1 of 8 images cannot be decoded"),
+                    HasSubstr("repair the files"), Not(HasSubstr("pack"))));
+}
+
 TEST_F(ImportTest, LmdbOfAnotherProgramBecomesADataset) {
   for (const std::string& scheme : storage::Schemes()) {
     const std::string output = absl::StrCat(scheme, ":", folder_ / scheme);

@@ -24,11 +24,19 @@ TEST(DatasetFilesTest, SaysHowManyFilesAndWhichFolders) {
 }
 
 TEST(DatasetFilesTest, EnvironmentsOfOtherProgramsAreFound) {
-  const auto files = FindDatasetFiles(
-      "lmdb:tests/testdata/foreign_lmdb/classes?label=prefix");
+  const auto files =
+      FindDatasetFiles("lmdb:tests/testdata/foreign_lmdb/classes?label=prefix");
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_THAT(files->files,
               ElementsAre(::testing::EndsWith("classes/data.mdb")));
+  // A folder of environments, and options with letters of a path.
+  const auto folder = FindDatasetFiles(
+      "lmdb:tests/testdata/foreign_lmdb?label_key={key}.cls&db=a/b");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_THAT(folder->files,
+              AllOf(Contains(::testing::EndsWith("classes/data.mdb")),
+                    Contains(::testing::EndsWith("texts/data.mdb")),
+                    Contains(::testing::EndsWith("/named.mdb"))));
   // Errors are those of shards.
   EXPECT_TRUE(absl::IsNotFound(FindDatasetFiles("lmdb:/no/such").status()));
 }

@@ -56,6 +56,36 @@ TEST_F(IndexDatasetTest, TarShardsWithAndWithoutTheirContent) {
             content->info.SerializeAsString());
 }
 
+TEST_F(IndexDatasetTest, HeadersOnlyKeepsTheContentHash) {
+  const std::string uri = absl::StrCat("tar:", folder_ / "a.tar");
+  const auto content = Index(uri);
+  ASSERT_TRUE(content.ok()) << content.status();
+  EXPECT_FALSE(content->content_kept);
+  const auto kept = Index(uri, /*headers_only=*/true);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_TRUE(kept->content_kept);
+  EXPECT_EQ(kept->file, content->file);
+  EXPECT_EQ(kept->info.SerializeAsString(), content->info.SerializeAsString());
+  const auto source = OpenRecordSource(uri, options_);
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ((*source)->info().fingerprint(), content->info.fingerprint());
+  // Also when only attributes have changed, as in the server.
+  std::filesystem::permissions(folder_ / "a.tar",
+                               std::filesystem::perms::owner_read);
+  const auto attributes = Index(uri, /*headers_only=*/true);
+  ASSERT_TRUE(attributes.ok()) << attributes.status();
+  EXPECT_TRUE(attributes->content_kept);
+  EXPECT_EQ(attributes->info.fingerprint(), content->info.fingerprint());
+  // Not of other bytes.
+  std::filesystem::remove(folder_ / "a.tar");
+  WriteFile(folder_ / "a.tar", TarMemberBytes("1.jpg", "two") +
+                                   TarMemberBytes("1.cls", "4") + TarEnd());
+  const auto changed = Index(uri, /*headers_only=*/true);
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  EXPECT_FALSE(changed->content_kept);
+  EXPECT_EQ(changed->info.shards(0).content_sum(), "");
+}
+
 TEST_F(IndexDatasetTest, FormatsWithoutIndexAreRefused) {
   EXPECT_THAT(Refusal("lmdb:/data"), HasSubstr("lmdb: needs no index"));
   EXPECT_THAT(Refusal("imagefolder:/data", true),

@@ -46,6 +46,31 @@ TEST(FindShardsTest, ARangeGivesItsFilesInTheOrderOfTheNumbers) {
   EXPECT_TRUE(FindShards(folder / "{0..1}", ".tar")->one_file);
 }
 
+TEST(FindShardsTest, AMissingPathSaysWhatFits) {
+  TempFolder folder;
+  const auto message = [&](const std::string& name, absl::string_view suffix) {
+    const absl::Status status = FindShards(folder / name, suffix).status();
+    EXPECT_TRUE(absl::IsNotFound(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_EQ(message("a", ".tar"),
+            "there is no file or folder " + folder / "a" + "; check the path");
+  EXPECT_EQ(message("a", ".lmdb"),
+            "there is no file or folder " + folder / "a" +
+                "; check the path, or write the dataset with `millrace-data "
+                "pack`");
+  // A list in braces, also beside a glob; not a range or a lone brace.
+  for (const char* name : {"{001,002}.tar", "{001,002}*.tar"}) {
+    EXPECT_THAT(message(name, ".tar"),
+                HasSubstr("; braces take a range of numbers, such as "
+                          "{000..099}, and no list"));
+  }
+  for (const char* name : {"a,{.tar", "{1..2},3.tar", "*.tar"}) {
+    EXPECT_THAT(message(name, ".tar"),
+                ::testing::Not(HasSubstr("braces take")));
+  }
+}
+
 TEST(FindShardsTest, AFolderGivesItsShardsInBytewiseOrder) {
   TempFolder folder;
   for (const char* name : {"b.lmdb", "a.lmdb", "B.lmdb", "c.parquet", "notes",

@@ -109,6 +109,33 @@ TEST(ColumnChoiceTest, OptionsNameImageAndLabel) {
               ElementsAre("image image", "label 4 class", "a image", "cls 4"));
 }
 
+TEST(ColumnChoiceTest, AColumnWhoseNameIsTakenKeepsItsValues) {
+  const auto rule = Choose({Image("image"), Int("label"), Int("fine"),
+                            Draft("photo", ColumnKind::kBytes)},
+                           {{"image", "photo"}, {"label", "fine"}});
+  EXPECT_THAT(FieldsOf(rule),
+              ElementsAre("image image", "label 4 class", "image_column image",
+                          "label_column 4"));
+  ASSERT_TRUE(rule.ok());
+  for (const ChunkColumn& column : (*rule)->columns()) {
+    const std::string& field = (*rule)->schema().fields(column.field).name();
+    EXPECT_EQ(field, column.name == "photo"   ? "image"
+                     : column.name == "fine"  ? "label"
+                     : column.name == "image" ? "image_column"
+                                              : "label_column");
+  }
+  // Names that columns have already, and text.
+  EXPECT_THAT(
+      FieldsOf(Choose({Draft("label", ColumnKind::kBytes), Int("label_column"),
+                       Int("label_column2"), Int("m")},
+                      {{"label", "m"}})),
+      ElementsAre("label 4 class", "label_column 4", "label_column2 4",
+                  "label_column3 ragged 1"));
+  // No field has the name of the column.
+  EXPECT_THAT(FieldsOf(Choose({Image("image"), Image("a")}, {{"image", ""}})),
+              ElementsAre("a image", "image image"));
+}
+
 TEST(ColumnChoiceTest, AnEmptyOptionChoosesNoColumn) {
   EXPECT_THAT(FieldsOf(Choose({Int("y"), Image("a"), Int("label")},
                               {{"image", ""}, {"label", ""}})),
@@ -131,8 +158,6 @@ TEST(ColumnChoiceTest, OptionsThatDoNotFitAreRefused) {
   EXPECT_EQ(message({{"tensor", "a"}}),
             "option tensor=a: the column holds no array");
   EXPECT_THAT(message({{"ragged", "a,b"}}), HasSubstr("ragged=b"));
-  // Two fields would have the name.
-  EXPECT_THAT(message({{"image", "a"}}), HasSubstr("'image' appears twice"));
   EXPECT_THAT(CheckChunkOptions("mds", {{"images", "a"}}).message(),
               HasSubstr("mds: has no option 'images'"));
   EXPECT_FALSE(CheckChunkOptions("mds", {{"ragged", ""}}).ok());
@@ -161,6 +186,16 @@ TEST(ColumnChoiceTest, PlainArraysAreRaggedUnlessTheyAreNamedTensors) {
   EXPECT_THAT(Choose({draft()}, {{"tensor", "x"}}, {"123"}).status().message(),
               HasSubstr("the first sample has 3 bytes"));
   EXPECT_FALSE(Choose({draft()}, {{"tensor", "x"}}, {""}).ok());
+  const auto tensor =
+      Choose({draft()}, {{"tensor", "x"}}, {std::string(12, 'x')});
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  RecordFields fields(1);
+  EXPECT_EQ((*tensor)
+                ->Split(SpanOf(SizedRecord({std::string(8, 'x')})), {}, &fields)
+                .message(),
+            "field 'x': the value has 8 bytes, not the 12 of its type and "
+            "shape; for arrays of different lengths, write ragged=x in the "
+            "place of tensor=x in the URI");
   // No RAGGED field has elements of uint32.
   EXPECT_THAT(FieldsOf(Choose(
                   {Draft("x", ColumnKind::kPlainArray, StoredType::kUint32)})),

@@ -18,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_budget.h"
+#include "common/usage_error.h"
 #include "server/storage/open.h"
 #include "tests/server/storage/foreign_lmdb/environment_testing.h"
 #include "tests/server/storage/storage_testing.h"
@@ -176,6 +177,9 @@ TEST_F(ForeignSourceTest, LabelOptionsApplyToADatum) {
   ASSERT_NE(source, nullptr);
   EXPECT_EQ(source->info().schema().fields(1).num_classes(), 10);
   EXPECT_EQ(All("d?label_offset=-1")[1][1], Label(2));
+  EXPECT_THAT(Why("d?label_offset=-2"),
+              HasSubstr("gives class index -1: remove the option label_offset, "
+                        "or set it so that"));
   EXPECT_THAT(Why("d?num_classes=2"), HasSubstr("num_classes=2"));
   EXPECT_THAT(Why("d?label=prefix"), HasSubstr("which has labels"));
 }
@@ -242,6 +246,9 @@ TEST_F(ForeignSourceTest, AFileGivesLabels) {
   EXPECT_EQ(All(options),
             (Samples{{LikePng("1"), Label(2)}, {LikePng("2"), Label(7)}}));
   EXPECT_EQ(Open(options)->info().schema().fields(1).num_classes(), 8);
+  EXPECT_THAT(Why(options + "&label_offset=-3"),
+              HasSubstr("gives class index -1: remove the option label_offset, "
+                        "or set it so that"));
   // One label that is no number makes names of all.
   WriteFile(folder_ / "l.tsv", "b\t\tx\na\t2\n");
   EXPECT_THAT(Open(options)->info().schema().fields(1).class_names(),
@@ -295,6 +302,47 @@ TEST_F(ForeignSourceTest, ImagesWithTexts) {
                    {.folder = true});
   EXPECT_THAT(Why("d"), AllOf(HasSubstr("key 'image-000000012'"),
                               HasSubstr("no key 'label-000000012'")));
+}
+
+TEST_F(ForeignSourceTest, ImagesWithTextsHaveNoLabelsFromKeys) {
+  WriteEnvironment(folder_ / "d", {{"num-samples", "1"},
+                                   {"image-000000001", LikePng("a")},
+                                   {"label-000000001", "text"}});
+  WriteFile(folder_ / "l.tsv",
+            "image-000000001\t1\nlabel-000000001\t2\nnum-samples\t3\n");
+  for (const std::string& option :
+       {"labels=" + folder_ / "l.tsv", std::string("label=prefix"),
+        std::string("label_key={key}.cls")}) {
+    const absl::Status status = Refused("d?" + option);
+    EXPECT_TRUE(IsUsageError(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(folder_ / "d has the keys num-samples and"),
+                      HasSubstr("remove the option label, labels or")));
+  }
+  EXPECT_EQ(All("d"), (Samples{{LikePng("a"), "text"}}));
+}
+
+TEST_F(ForeignSourceTest, AnImageThatIsNoneIsNamedWithItsKey) {
+  WriteEnvironment(
+      folder_ / "d",
+      {{"a", LikePng("1")}, {"b", "<html>"}, {"c", ""}, {"d", LikePng("2")}});
+  const auto source = Open("d");
+  ASSERT_NE(source, nullptr);
+  const auto reader = source->NewReader();
+  const auto read = [&](int64_t i) {
+    return (*reader)->Read(
+        i, [](const EncodedSample&) { return absl::OkStatus(); });
+  };
+  EXPECT_TRUE(read(0).ok());
+  for (const auto& [i, why] :
+       {std::pair(1, "with key 'b': the value is not a JPEG, PNG or WebP"),
+        std::pair(2, "with key 'c': the value is empty")}) {
+    const absl::Status status = read(i);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(folder_ / "d: the record "), HasSubstr(why)));
+  }
+  EXPECT_TRUE(read(3).ok());
 }
 
 TEST_F(ForeignSourceTest, NamedDatabasesAreNamed) {

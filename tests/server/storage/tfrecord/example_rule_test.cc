@@ -138,7 +138,8 @@ TEST(ExampleRule, ChecksThePayload) {
   const absl::Status error = Split(*rule, record).status();
   EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(error.message()),
-              StartsWith("byte 0 of the record: "));
+              StartsWith("the 14 bytes of the record do not match their "
+                         "checksum"));
   EXPECT_FALSE(Split(*rule, std::string("abc")).ok());
 }
 

@@ -139,7 +139,10 @@ TEST(ForeignTfrecord, EveryChangedByteIsNoticed) {
     Dataset dataset;
     const absl::Status error = ReadInto(bytes, {{"ragged", "ids"}}, &dataset);
     ASSERT_EQ(error.code(), absl::StatusCode::kDataLoss) << at;
-    ASSERT_THAT(error.message(), HasSubstr("byte ")) << at;
+    ASSERT_THAT(std::string(error.message()),
+                ::testing::AnyOf(HasSubstr("byte "),
+                                 HasSubstr("bytes of the record do not match")))
+        << at;
   }
 }
 
@@ -195,8 +198,9 @@ TEST(TfrecordFormat, ADamagedFirstRecordHasNoRule) {
   OwnedWindow window(file);
   const absl::Status error = TfrecordFormat().NewRule({}, {}, window).status();
   EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(error.message(),
-              HasSubstr("byte 12: byte 0 of the record: its "));
+  EXPECT_THAT(std::string(error.message()),
+              ::testing::StartsWith("byte 12: the 14 bytes of the record do "
+                                    "not match their checksum"));
 }
 
 TEST(TfrecordFormat, AnEmptyObjectHasNoRule) {

@@ -170,8 +170,8 @@ TEST(CheckPayload, ComparesTheChecksum) {
     const absl::Status error = CheckPayload(AsBytes(damaged)).status();
     EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
     EXPECT_EQ(error.message(),
-              "byte 0 of the record: its 7 bytes do not match their checksum: "
-              "the file is damaged; copy or write it again");
+              "the 7 bytes of the record do not match their checksum: the "
+              "file is damaged; copy or write it again");
   }
   EXPECT_EQ(CheckPayload(AsBytes("abc")).status().code(),
             absl::StatusCode::kDataLoss);
