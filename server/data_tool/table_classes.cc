@@ -41,7 +41,11 @@ absl::Status UseNamesOfFile(const storage::PathTable& table,
   MR_RETURN_IF_ERROR(options.ApplyTo(1, schema));
   absl::flat_hash_map<std::string, int64_t> lines;
   for (int i = 0; i < label.class_names_size(); ++i) {
-    lines.emplace(label.class_names(i), i);
+    if (lines.emplace(label.class_names(i), i).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.classes_file, " has the name '",
+                     CleanText(label.class_names(i), kMaxQuotedBytes),
+                     "' twice; write each class once"));
   }
   for (int64_t row = 0; row < table.rows(); ++row) {
     const std::string& name =

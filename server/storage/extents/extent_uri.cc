@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <system_error>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -17,7 +16,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/clean_text.h"
 #include "common/count_text.h"
 #include "common/program/nearest_word.h"
 #include "common/regular_file.h"
@@ -28,8 +26,6 @@
 
 namespace millrace::storage {
 namespace {
-
-constexpr size_t kShownBytes = 120;
 
 constexpr absl::string_view kCommon[] = {"classes", "label_offset",
                                          "num_classes"};
@@ -81,7 +77,6 @@ absl::StatusOr<std::vector<std::string>> ReadClassNames(
   absl::string_view rest = text;
   absl::ConsumeSuffix(&rest, "\n");
   std::vector<std::string> names;
-  std::unordered_map<std::string, size_t> lines;  // number of each name
   for (absl::string_view line : absl::StrSplit(rest, '\n')) {
     absl::ConsumeSuffix(&line, "\r");
     const auto bad = [&](absl::string_view why) {
@@ -91,14 +86,6 @@ absl::StatusOr<std::vector<std::string>> ReadClassNames(
     };
     if (line.empty()) return bad("is empty");
     if (!IsUtf8(line)) return bad("is no UTF-8");
-    const auto [first, is_new] =
-        lines.emplace(std::string(line), names.size() + 1);
-    if (!is_new) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "lines ", first->second, " and ", names.size() + 1, " of ", file,
-          " name the same class, '", CleanText(line, kShownBytes),
-          "'; give each class a name of its own"));
-    }
     names.emplace_back(line);
   }
   return names;

@@ -106,7 +106,7 @@ assert len(servers()) == 1
 spec = ("transforms { decode_image {} } transforms { resize { short_side: 16 } } "
         "transforms { center_crop { height: 16 width: 16 } } outputs: 'image' outputs: 'label'")
 one = loader(pipeline=spec, batch_size=2, dataset="digits")
-print(digest(one), [tensor["class_names"] for tensor in one.tensors if tensor["class_names"]])
+print(digest(one), [tensor["class_names"] for tensor in one.plan["tensors"] if tensor["class_names"]])
 """
         found = self._output_of(code, uri=f"tar:{folder}/shard-{{000..001}}.tar?classes={folder}/names.txt")
         self.assertIn("[['ant', 'bee', 'cat', 'dog']]", found)

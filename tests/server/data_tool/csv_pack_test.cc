@@ -215,8 +215,7 @@ TEST_F(CsvPackTest, AFileOfNamesGivesTheOrderOfTheClasses) {
                     folder_ / "names has no such name",
                 program::kExitUsage);
   Write("names", "dog\ncat\ndog\n");
-  ExpectRefused(table, names, "names name the same class, 'dog'",
-                program::kExitUsage);
+  ExpectRefused(table, names, "has the name 'dog' twice", program::kExitUsage);
 }
 
 TEST_F(CsvPackTest, PathsHaveOddBytes) {
