@@ -188,7 +188,9 @@ TEST_F(ExtentSourceTest, ManyRecordsInManyPieces) {
                               }});
     ASSERT_TRUE(index.ok()) << index.status();
     fingerprints[i] = (*index)->head().content_sum();
-    if (i == 0) EXPECT_EQ(last, 30'000);
+    if (i == 0) {
+      EXPECT_EQ(last, 30'000);
+    }
   }
   EXPECT_EQ(fingerprints[0], fingerprints[1]);
   const auto source = Open();
