@@ -39,6 +39,12 @@ def servers():
 """
 
 
+def shared_memory():
+    """Names in /dev/shm, without those that Python's multiprocessing and torch make in tests beside this one."""
+    return sorted(name for name in os.listdir("/dev/shm")
+                  if not name.startswith(("sem.mp-", "psm_", "torch_")))
+
+
 class EmbeddedCase(PackageCase):
 
     @classmethod

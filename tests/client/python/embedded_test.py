@@ -14,7 +14,7 @@ import unittest
 
 import dataset
 import installed
-from embedded_case import BEGIN, EmbeddedCase
+from embedded_case import BEGIN, EmbeddedCase, shared_memory
 
 
 class Embedded(EmbeddedCase):
@@ -104,7 +104,7 @@ assert len(servers()) == 1
             file.write("ant\nbee\ncat\ndog\n")
         code = """
 spec = ("transforms { decode_image {} } transforms { resize { short_side: 16 } } "
-        "transforms { center_crop { height: 16 width: 16 } } outputs: 'image' outputs: 'label'")
+        "transforms { center_crop { height: 16 width: 16 } } outputs { field: 'image' } outputs { field: 'label' }")
 one = loader(pipeline=spec, batch_size=2, dataset="digits")
 print(digest(one), [tensor["class_names"] for tensor in one.plan["tensors"] if tensor["class_names"]])
 """
@@ -121,10 +121,10 @@ for epoch in range(2):
     print(digest(one))
 assert one.stats()["by_server"][0]["shared_batches"] > 0, one.stats()
 """
-        before = sorted(os.listdir("/dev/shm"))
+        before = shared_memory()
         plain = self._output_of(code)
         self._await_servers(0)
-        self.assertEqual(sorted(os.listdir("/dev/shm")), before)
+        self.assertEqual(shared_memory(), before)
         # Without /dev/shm: nothing can be made there.
         hide = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
         if subprocess.run([*hide, "mount", "-t", "tmpfs", "-o", "ro", "none", "/dev/shm"],
@@ -274,7 +274,7 @@ assert leases() == 1, leases()
 """)
 
     def test_a_process_that_is_killed_leaves_no_shared_memory(self):
-        before = sorted(os.listdir("/dev/shm"))
+        before = shared_memory()
         holder = self._holder("""
 one = loader().open()
 while not sum(server["shared_batches"] for server in one.stats()["by_server"]):
@@ -297,7 +297,7 @@ threading.Thread(target=forever, daemon=True).start()
         self._await_servers(0)
         everybody = [path.split("/")[2] for path in glob.glob("/proc/[0-9]*")]
         self.assertEqual(self._shared_memory_of(everybody) & inodes, set())
-        self.assertEqual(sorted(os.listdir("/dev/shm")), before)
+        self.assertEqual(shared_memory(), before)
         self.assertEqual([name for name in os.listdir(self.run_dir) if name.endswith(".socket")], [])
 
     # ---- Its failures ----------------------------------------------------------------------
