@@ -6,7 +6,7 @@ import signal
 import time
 import unittest
 
-from embedded_case import EmbeddedCase
+from embedded_case import EmbeddedCase, shared_memory
 
 _ARRAYS = """
 import copy, numpy, pickle
