@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <iostream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/data_tool/commands.h"
 #include "server/data_tool/png_encoder.h"
 #include "server/storage/open.h"
+#include "tests/server/data_tool/call_tool.h"
 #include "tests/server/storage/storage_testing.h"
 
 namespace millrace::data_tool {
@@ -24,23 +23,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int kPlane = 32 * 32;
-
-struct Result {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Result Call(const std::vector<std::string>& args) {
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  Result result;
-  result.code = RunDataTool(args, std::cout);
-  std::cout.flush();
-  result.out = ::testing::internal::GetCapturedStdout();
-  result.err = ::testing::internal::GetCapturedStderr();
-  return result;
-}
 
 uint8_t Value(int image, int channel, int pixel) {
   return static_cast<uint8_t>(image * 7 + channel * 80 + pixel % 61);

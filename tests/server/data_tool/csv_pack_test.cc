@@ -5,13 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <iostream>
 
 #include "absl/strings/str_cat.h"
-#include "server/data_tool/commands.h"
 #include "server/storage/open.h"
+#include "tests/server/data_tool/call_tool.h"
 #include "tests/server/storage/storage_testing.h"
-#include "tests/testing/images/jpeg_writer.h"
 #include "tests/testing/subprocess.h"
 
 namespace millrace::data_tool {
@@ -25,31 +23,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-struct Result {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Result Call(const std::vector<std::string>& args) {
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  Result result;
-  result.code = RunDataTool(args, std::cout);
-  std::cout.flush();
-  result.out = ::testing::internal::GetCapturedStdout();
-  result.err = ::testing::internal::GetCapturedStderr();
-  return result;
-}
-
-std::string Jpeg(uint64_t seed) {
-  JpegKind kind;
-  kind.width = 16;
-  kind.height = 8;
-  const std::vector<uint8_t> jpeg = WriteJpeg(kind, seed);
-  return std::string(jpeg.begin(), jpeg.end());
-}
 
 class CsvPackTest : public ::testing::Test {
  protected:

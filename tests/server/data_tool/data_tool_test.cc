@@ -24,6 +24,7 @@
 #include "server/data_tool/commands.h"
 #include "server/data_tool/png_encoder.h"
 #include "server/storage/open.h"
+#include "tests/server/data_tool/call_tool.h"
 #include "tests/server/storage/storage_testing.h"
 #include "tests/testing/images/jpeg_writer.h"
 
@@ -39,23 +40,6 @@ using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Result {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Result Call(const std::vector<std::string>& args) {
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  Result result;
-  result.code = RunDataTool(args, std::cout);
-  std::cout.flush();
-  result.out = ::testing::internal::GetCapturedStdout();
-  result.err = ::testing::internal::GetCapturedStderr();
-  return result;
-}
 
 MATCHER_P(FailsWith, sentence, "") {
   *result_listener << "exit code " << arg.code << ", stderr: " << arg.err;

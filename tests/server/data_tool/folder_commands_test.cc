@@ -9,13 +9,11 @@
 
 #include <filesystem>
 #include <functional>
-#include <iostream>
 
 #include "absl/strings/str_cat.h"
-#include "server/data_tool/commands.h"
 #include "server/storage/open.h"
+#include "tests/server/data_tool/call_tool.h"
 #include "tests/server/storage/storage_testing.h"
-#include "tests/testing/images/jpeg_writer.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -23,23 +21,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Result {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Result Call(const std::vector<std::string>& args) {
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  Result result;
-  result.code = RunDataTool(args, std::cout);
-  std::cout.flush();
-  result.out = ::testing::internal::GetCapturedStdout();
-  result.err = ::testing::internal::GetCapturedStderr();
-  return result;
-}
 
 class FolderCommandsTest : public ::testing::Test {
  public:
@@ -52,12 +33,7 @@ class FolderCommandsTest : public ::testing::Test {
   void Add(const std::string& name) {
     const std::filesystem::path file = Images() + "/" + name;
     std::filesystem::create_directories(file.parent_path());
-    JpegKind kind;
-    kind.width = 16;
-    kind.height = 8;
-    const std::vector<uint8_t> jpeg = WriteJpeg(kind, ++seed_);
-    storage::WriteFile(
-        file, {reinterpret_cast<const char*>(jpeg.data()), jpeg.size()});
+    storage::WriteFile(file, Jpeg(++seed_));
   }
 
   std::string Images() const { return folder_ / "images"; }

@@ -7,13 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <iostream>
 
 #include "absl/strings/str_cat.h"
-#include "server/data_tool/commands.h"
+#include "tests/server/data_tool/call_tool.h"
 #include "tests/server/storage/storage_testing.h"
 #include "tests/server/storage/tar/tar_bytes.h"
-#include "tests/testing/images/jpeg_writer.h"
 
 namespace millrace::data_tool {
 namespace {
@@ -24,31 +22,6 @@ using storage::WriteFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Result {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Result Call(const std::vector<std::string>& args) {
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  Result result;
-  result.code = RunDataTool(args, std::cout);
-  std::cout.flush();
-  result.out = ::testing::internal::GetCapturedStdout();
-  result.err = ::testing::internal::GetCapturedStderr();
-  return result;
-}
-
-std::string Jpeg(uint64_t seed) {
-  JpegKind kind;
-  kind.width = 16;
-  kind.height = 8;
-  const std::vector<uint8_t> jpeg = WriteJpeg(kind, seed);
-  return std::string(jpeg.begin(), jpeg.end());
-}
 
 void AddField(absl::string_view name, FieldKind kind, DType dtype,
               std::vector<int64_t> shape, DatasetInfo* info) {
