@@ -7,8 +7,8 @@
 
 #include "absl/strings/string_view.h"
 #include "common/logging.h"
-#include "server/storage/chunks/little_endian.h"
 #include "server/storage/extents/field_rule.h"
+#include "server/storage/little_endian.h"
 #include "server/storage/sample_check.h"
 #include "tests/server/storage/chunks/copying_window.h"
 

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/storage/chunks/little_endian.h"
 #include "server/storage/litdata/litdata_format.h"
 #include "server/storage/litdata/litdata_index.h"
+#include "server/storage/little_endian.h"
 #include "tests/fuzz/chunk_fuzz.h"
 #include "tests/fuzz/fuzz_target.h"
 

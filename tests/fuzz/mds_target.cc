@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/storage/chunks/little_endian.h"
+#include "server/storage/little_endian.h"
 #include "server/storage/mds/mds_format.h"
 #include "server/storage/mds/mds_index.h"
 #include "tests/fuzz/chunk_fuzz.h"

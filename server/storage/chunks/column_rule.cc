@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
-#include "server/storage/chunks/little_endian.h"
+#include "server/storage/little_endian.h"
 #include "server/storage/sample_check.h"
 
 namespace millrace::storage {

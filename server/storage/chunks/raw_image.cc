@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/storage/chunks/little_endian.h"
+#include "server/storage/little_endian.h"
 
 namespace millrace::storage {
 namespace {

@@ -7,9 +7,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "server/storage/chunks/little_endian.h"
 #include "server/storage/chunks/raw_image.h"
 #include "server/storage/chunks/stored_type.h"
+#include "server/storage/little_endian.h"
 
 namespace millrace::storage {
 namespace {

@@ -1,6 +1,5 @@
 #include "server/storage/tfrecord/example_rule.h"
 
-#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "common/clean_text.h"
 #include "common/count_text.h"
 #include "common/status_macros.h"
+#include "server/storage/little_endian.h"
 #include "server/storage/sample_check.h"
 #include "server/storage/tfrecord/example_options.h"
 #include "server/storage/tfrecord/tfrecord_scanner.h"
@@ -55,49 +55,6 @@ absl::Status Damaged(Bytes payload, const uint8_t* damage) {
       " of the record: the record is no tf.train.Example, although its "
       "checksum is right"));
 }
-
-// Numbers and texts, each text with its length before it.
-class PartWriter {
- public:
-  template <typename T>
-  void Number(T value) {
-    static_assert(std::endian::native == std::endian::little);
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-  void Text(absl::string_view text) {
-    Number(static_cast<uint32_t>(text.size()));
-    bytes_.append(text.data(), text.size());
-  }
-  std::string Finish() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-class PartReader {
- public:
-  explicit PartReader(absl::string_view bytes) : rest_(bytes) {}
-  template <typename T>
-  bool Number(T* value) {
-    if (rest_.size() < sizeof(*value)) return false;
-    std::memcpy(value, rest_.data(), sizeof(*value));
-    rest_.remove_prefix(sizeof(*value));
-    return true;
-  }
-  bool Text(absl::string_view* text) {
-    uint32_t bytes;
-    if (!Number(&bytes) || bytes > kMaxPartBytes || bytes > rest_.size()) {
-      return false;
-    }
-    *text = rest_.substr(0, bytes);
-    rest_.remove_prefix(bytes);
-    return true;
-  }
-  bool AtEnd() const { return rest_.empty(); }
-
- private:
-  absl::string_view rest_;
-};
 
 }  // namespace
 
@@ -153,14 +110,14 @@ absl::StatusOr<std::unique_ptr<ExampleRule>> ExampleRule::Create(
 }
 
 std::string ExampleRule::Encode() const {
-  PartWriter writer;
-  writer.Number(kEncodingVersion);
-  writer.Number(static_cast<int32_t>(class_field_));
-  writer.Number(first_label_);
+  std::string bytes;
+  AppendU32(kEncodingVersion, &bytes);
+  AppendLittleEndian(static_cast<int32_t>(class_field_), &bytes);
+  AppendLittleEndian(first_label_, &bytes);
   // Deterministic: a Schema has no maps.
-  writer.Text(schema_.SerializeAsString());
-  for (const std::string& feature : features_) writer.Text(feature);
-  return writer.Finish();
+  AppendText(schema_.SerializeAsString(), &bytes);
+  for (const std::string& feature : features_) AppendText(feature, &bytes);
+  return bytes;
 }
 
 absl::StatusOr<std::unique_ptr<ExampleRule>> ExampleRule::Restore(
@@ -168,23 +125,22 @@ absl::StatusOr<std::unique_ptr<ExampleRule>> ExampleRule::Restore(
   const auto damaged = [] {
     return absl::DataLossError("the rule of a tfrecord: dataset is damaged");
   };
-  PartReader reader(encoded);
-  uint32_t version;
-  int32_t class_field;
-  int64_t first_label;
-  absl::string_view encoded_schema;
+  LittleEndianReader reader(encoded);
+  const uint32_t version = reader.U32();
+  const auto class_field = static_cast<int32_t>(reader.U32());
+  const auto first_label = static_cast<int64_t>(reader.U64());
+  const absl::string_view encoded_schema = reader.Text();
   Schema schema;
-  if (!reader.Number(&version) || version != kEncodingVersion ||
-      !reader.Number(&class_field) || !reader.Number(&first_label) ||
-      !reader.Text(&encoded_schema) ||
+  if (!reader.ok() || version != kEncodingVersion ||
+      encoded_schema.size() > kMaxPartBytes ||
       !schema.ParseFromArray(encoded_schema.data(),
                              static_cast<int>(encoded_schema.size()))) {
     return damaged();
   }
   std::vector<std::string> features;
   for (int i = 0; i < schema.fields_size(); ++i) {
-    absl::string_view feature;
-    if (!reader.Text(&feature)) return damaged();
+    const absl::string_view feature = reader.Text();
+    if (!reader.ok() || feature.size() > kMaxPartBytes) return damaged();
     features.emplace_back(feature);
   }
   if (!reader.AtEnd()) return damaged();

@@ -1,5 +1,5 @@
-// Little-endian numbers in bytes: of chunk files, and of the encoding of their
-// rule.
+// Little-endian numbers in bytes: of chunk files, and of the encodings of rules
+// (FieldRule::Encode()).
 //
 // Pure functions and plain data. LittleEndianReader belongs to one thread at a
 // time and must not outlive the bytes.
@@ -8,8 +8,8 @@
 //   const uint32_t count = reader.U32();
 //   if (!reader.ok()) return Damaged();
 
-#ifndef MILLRACE_SERVER_STORAGE_CHUNKS_LITTLE_ENDIAN_H_
-#define MILLRACE_SERVER_STORAGE_CHUNKS_LITTLE_ENDIAN_H_
+#ifndef MILLRACE_SERVER_STORAGE_LITTLE_ENDIAN_H_
+#define MILLRACE_SERVER_STORAGE_LITTLE_ENDIAN_H_
 
 #include <bit>
 #include <cstdint>
@@ -89,4 +89,4 @@ class LittleEndianReader {
 
 }  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_STORAGE_CHUNKS_LITTLE_ENDIAN_H_
+#endif  // MILLRACE_SERVER_STORAGE_LITTLE_ENDIAN_H_
