@@ -1,9 +1,7 @@
 // millrace-data index: makes the index of an image folder or of records in
 // files, with the hash of the content, in the cache folder of the server.
 
-#include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,24 +10,19 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/cgroup.h"
 #include "common/count_text.h"
 #include "common/first_of.h"
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
 #include "common/usage_error.h"
 #include "server/data_tool/commands.h"
-#include "server/data_tool/progress.h"
+#include "server/data_tool/indexing.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operators.h"
-#include "server/storage/index_dataset.h"
 #include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
 namespace {
-
-// Reads wait for storage more than they compute.
-constexpr uint32_t kMinIndexThreads = 8;
 
 // The field with the class index; null: there is none, or its number of classes
 // is not known.
@@ -47,23 +40,9 @@ absl::Status Index(const std::string& uri, bool headers_only,
   const absl::Time start = absl::Now();
   MR_ASSIGN_OR_RETURN(const auto operators,
                       UsageError(operators::Operators::Load(libraries)));
-  std::optional<ToolProgress> progress;
-  int64_t total = 0;
-  // The total changes once, from files to records.
-  const auto update = [&](int64_t done, int64_t all, int64_t bytes) {
-    if (!progress.has_value() || all != total) {
-      progress.emplace("indexing", all);
-      total = all;
-    }
-    progress->Update(done, bytes);
-    return StopSignals::signal() == 0;
-  };
-  const auto indexed = storage::IndexDataset(
+  const auto indexed = IndexWithProgress(
       uri, {.cache_dir = cache_dir, .operators = operators.get()},
-      {.threads = std::max(kMinIndexThreads, AvailableCpus()),
-       .headers_only = headers_only,
-       .progress = update});
-  progress.reset();  // before any output
+      headers_only);
   MR_RETURN_IF_ERROR(indexed.status());
   const DatasetInfo& info = indexed->info;
   if (indexed->bad_count > 0) {
