@@ -45,6 +45,31 @@ trim_disk_cache() {
   python3 "$ROOT/tools/trim_cache.py" "$CACHE_DIR/bazel" "$TRIM_MIB"
 }
 
+# free_gib FOLDER: whole GiB that are free on the file system of FOLDER.
+free_gib() { df --output=avail -BG "$1" 2> /dev/null | tail -n 1 | tr -dc 0-9; }
+
+# want_room GIB: sees to it that GIB are free for a build, where this user's
+# disk cache can give them and keep KEPT_MIB of itself. Otherwise it deletes
+# nothing, and says what is missing and what else may be deleted.
+KEPT_MIB=8192
+want_room() {
+  local wanted="$1" free left folder
+  mkdir -p "$CACHE_DIR/bazel"
+  free="$(free_gib "$CACHE_DIR")"
+  [[ -n "$free" && "$free" -lt "$wanted" ]] || return 0
+  left=$(($(du -sm "$CACHE_DIR/bazel" | cut -f1) - (wanted - free) * 1024))
+  if [[ "$left" -ge "$KEPT_MIB" ]]; then
+    python3 "$ROOT/tools/trim_cache.py" "$CACHE_DIR/bazel" "$left"
+    return 0
+  fi
+  say "warning: $free GiB are free on the file system of $CACHE_DIR, and the build may need $wanted GiB."
+  for folder in "${XDG_CACHE_HOME:-$HOME/.cache}/bazel/_bazel_$(id -un)"/*/; do
+    # Bazel writes there for which checkout the folder was made.
+    [[ -f "$folder/DO_NOT_BUILD_HERE" && ! -d "$(cat "$folder/DO_NOT_BUILD_HERE")" ]] || continue
+    say "  may be deleted, the build of a checkout that is gone: ${folder%/}"
+  done
+}
+
 # Bazel leaves a server behind for the next build. Scripts that promise to leave
 # nothing call note_bazel first and stop_bazel at their end: a server that ran
 # before stays.
