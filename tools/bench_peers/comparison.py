@@ -38,6 +38,16 @@ SPECS = {
                        _NORMALIZE.format(placement="")),
     "digits": 'sources { dataset: "digits" } preset: "mnist"',
 }
+# Shards that shards.py writes, and the folder itself: {format: what it is}.
+SHARDS = {
+    "imagefolder": "the folder itself",
+    "tar": "WebDataset's tar shards",
+    "tfrecord": "TFRecord files",
+    "mds": "MosaicML's MDS shards",
+    "litdata": "LitData's chunks",
+}
+SPECS.update({f"crop_{name}": SPECS["crop"].replace('"photographs"', f'"{name}"')
+              for name in SHARDS})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +85,7 @@ GROUPS = {
     "article": "RandomResizedCrop(224), flip, ColorJitter, Normalize to float32, images/s",
     "digits": "28 x 28 samples, batch 64, samples/s",
     "wire": "ready batches of 9.6 MB over the loopback, GB/s",
+    "datasets": "the same crops from datasets read as they are, server and client, images/s",
     "allocators": "the server with other memory allocators, images/s or samples/s",
 }
 
@@ -88,9 +99,12 @@ def _pipeline(spec, dataset="photographs"):
     return command
 
 
-def _service(spec, rate):
-    """Server and client; `rate` is about how many samples a second they have, to choose a length."""
+def _service(spec, rate, dataset=""):
+    """Server and client; `rate` is about how many samples a second they have, to choose a length.
+    `dataset`: what the spec reads where it may be missing."""
     def command(context):
+        if dataset and dataset not in context.packed:
+            return context.unavailable.get(dataset, f"no shards '{dataset}' were written")
         return ["python3", os.path.join(HERE, "service.py"),
                 context.programs["millrace-server"], context.programs["millrace"],
                 context.specs[spec], str(max(8, int(context.seconds * rate / 64))),
@@ -112,6 +126,18 @@ def _loader(python, name):
         words = _script(python, "loaders.py", name)(context)
         return words if isinstance(words, str) else words + [
             f"--photos={context.photos}", f"--threads={context.threads}", f"--work={context.work}"]
+    return command
+
+
+def _shards(python, name, shards):
+    def command(context):
+        words = _script(python, "shards.py", name)(context)
+        if isinstance(words, str):
+            return words
+        if shards not in context.packed:
+            return context.unavailable.get(shards, f"no shards '{shards}' were written")
+        folder = context.packed[shards].partition(":")[2]
+        return words + [f"--shards={folder}", f"--threads={context.threads}"]
     return command
 
 
@@ -173,6 +199,23 @@ ROWS = [
         "cpu_seconds_per_gigabyte"),
 ]
 
+# As the datasets lie, beside the packed one and beside the loaders that their writers come from.
+ROWS.append(Row("millrace_lmdb", "datasets", "Millrace, packed", _service("crop", 2600), ours=True,
+                cpu="client_cpu_seconds_per_gigabyte", optional=True))
+for _name, _what in SHARDS.items():
+    ROWS.append(Row(f"millrace_{_name}", "datasets", f"Millrace, {_what}",
+                    _service(f"crop_{_name}", 2600, _name), ours=True, reference="millrace_lmdb",
+                    cpu="client_cpu_seconds_per_gigabyte", optional=True))
+for _name, _python, _label, _format in [
+        ("webdataset", "shards", "WebDataset", "tar"),
+        ("mosaicml_streaming", "shards", "MosaicML Streaming", "mds"),
+        ("litdata", "shards", "LitData", "litdata"),
+        ("tfrecord_antialias", "tensorflow", "tf.data, TFRecord files, antialiased", "tfrecord"),
+        ("tfrecord", "tensorflow", "tf.data, TFRecord files, its default (not antialiased)",
+         "tfrecord")]:
+    ROWS.append(Row(f"peer_{_name}", "datasets", _label, _shards(_python, _name, _format),
+                    reference=f"millrace_{_format}", optional=True))
+
 # In the server alone, by LD_PRELOAD; beside malloc, which is measured above.
 for _name, _library in [("mimalloc", "libmimalloc.so.2"), ("tcmalloc", "libtcmalloc_minimal.so.4"),
                         ("jemalloc", "libjemalloc.so.2")]:
@@ -185,7 +228,8 @@ for _name, _library in [("mimalloc", "libmimalloc.so.2"), ("tcmalloc", "libtcmal
 
 # The row of ours whose ratio to each other row of the group is shown.
 REFERENCES = {"crop": "millrace", "service": "millrace_service", "article": "millrace_article",
-              "digits": "millrace_digits", "wire": "millrace_wire"}
+              "digits": "millrace_digits", "wire": "millrace_wire",
+              "datasets": "millrace_lmdb"}
 
 # (ours, peer, at least so many times as fast)
 GOALS = [
@@ -200,6 +244,11 @@ GOALS = [
     ("millrace_article", "albumentations_article", 2.0),
     ("millrace_article", "torchvision_article", 2.0),
     ("millrace_digits", "dataloader_digits", 50.0),
+    ("millrace_tar", "peer_webdataset", 2.5),
+    ("millrace_mds", "peer_mosaicml_streaming", 2.5),
+    ("millrace_litdata", "peer_litdata", 2.5),
+    ("millrace_tfrecord", "peer_tfrecord_antialias", 2.5),
+    *[(f"millrace_{_name}", "millrace_lmdb", 0.95) for _name in SHARDS if _name != "litdata"],
     ("millrace_wire", "flight_wire", 1.25),
     ("millrace_wire", "flight_wire_1m", 1.1),
     ("millrace_wire", "flight_wire_256k", 1.1),

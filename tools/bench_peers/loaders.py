@@ -230,19 +230,24 @@ def spdl(work):
 # --- tf.data and tf.data service ---------------------------------------------------------------------
 
 
+def tf_random_crop(encoded, antialias):
+    """uint8 [224, 224, 3] of a JPEG."""
+    import tensorflow as tf
+    begin, size, _ = tf.image.sample_distorted_bounding_box(
+        tf.io.extract_jpeg_shape(encoded), tf.zeros([0, 0, 4]), area_range=(0.08, 1.0),
+        aspect_ratio_range=(3 / 4, 4 / 3), use_image_if_no_bounding_boxes=True)
+    y, x, _ = tf.unstack(begin)
+    height, width, _ = tf.unstack(size)
+    image = tf.image.decode_and_crop_jpeg(encoded, [y, x, height, width], channels=3)
+    image = tf.image.resize(image, [SIDE, SIDE], antialias=antialias)
+    return tf.image.random_flip_left_right(tf.cast(image, tf.uint8))
+
+
 def tf_dataset(work, antialias):
     import tensorflow as tf
 
     def load(path, label):
-        encoded = tf.io.read_file(path)
-        begin, size, _ = tf.image.sample_distorted_bounding_box(
-            tf.io.extract_jpeg_shape(encoded), tf.zeros([0, 0, 4]), area_range=(0.08, 1.0),
-            aspect_ratio_range=(3 / 4, 4 / 3), use_image_if_no_bounding_boxes=True)
-        y, x, _ = tf.unstack(begin)
-        height, width, _ = tf.unstack(size)
-        image = tf.image.decode_and_crop_jpeg(encoded, [y, x, height, width], channels=3)
-        image = tf.image.resize(image, [SIDE, SIDE], antialias=antialias)
-        return tf.image.random_flip_left_right(tf.cast(image, tf.uint8)), label
+        return tf_random_crop(tf.io.read_file(path), antialias), label
 
     return (tf.data.Dataset.from_tensor_slices((work.files, work.labels))
             .shuffle(len(work.files)).repeat()
