@@ -22,10 +22,20 @@ absl::StatusOr<absl::Span<const uint8_t>> ReaderWindow::At(uint64_t offset,
   }
   const uint64_t end = start_ + held_;
   if (offset >= start_ && offset + bytes <= end) {
+    used_to_ = std::max(used_to_, offset + bytes);
     return absl::MakeConstSpan(buffer_.data() + (offset - start_), bytes);
   }
   const bool follows = held_ > 0 && offset >= start_ && offset <= end;
-  ahead_ = follows ? std::min(2 * ahead_, kAheadBytes) : kJumpBytes;
+  if (follows) {
+    ahead_ = std::min(2 * ahead_, kAheadBytes);
+  } else if (offset >= start_ && offset - start_ <= held_ + kJumpBytes) {
+    ahead_ = kJumpBytes;
+  } else {
+    ahead_ = std::min(used_to_ - used_from_, kJumpBytes);
+    used_from_ = offset;
+    used_to_ = offset;
+  }
+  used_to_ = std::max(used_to_, offset + bytes);
   const uint64_t kept = follows ? end - offset : 0;
   const uint64_t all = std::max(bytes, std::min(ahead_, size() - offset));
   held_ = 0;  // an error leaves nothing behind

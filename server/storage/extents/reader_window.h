@@ -1,6 +1,8 @@
-// ReaderWindow is the ObjectWindow over an ObjectReader. After a jump it reads
-// little, because a scan looks at headers; where bytes follow each other it
-// reads ahead, up to a bound.
+// ReaderWindow is the ObjectWindow over an ObjectReader. Where bytes follow
+// each other it reads ahead, up to a bound. After a jump it reads little,
+// because a scan looks at headers: after a far jump as many bytes as were used
+// behind the one before, which fits 12 bytes of a TFRecord as well as the two
+// or three headers of a tar sample.
 //
 // One thread at a time. Does not own the reader.
 //
@@ -24,8 +26,10 @@ namespace millrace::storage {
 
 class ReaderWindow final : public ObjectWindow {
  public:
-  // Bytes that are read after a jump, and at most ahead.
+  // Bytes that are read after a jump of at most kJumpBytes, after a further
+  // one, and at most ahead.
   static constexpr uint64_t kJumpBytes = 4 << 10;
+  static constexpr uint64_t kFarJumpBytes = 0;
   static constexpr uint64_t kAheadBytes = 256 << 10;
 
   ReaderWindow(ObjectReader* objects, std::string name, ObjectIdentity identity)
@@ -46,6 +50,9 @@ class ReaderWindow final : public ObjectWindow {
   uint64_t start_ = 0;
   uint64_t held_ = 0;
   uint64_t ahead_ = kJumpBytes;  // bytes to read next
+  // What was asked for since the last far jump lies in this range.
+  uint64_t used_from_ = 0;
+  uint64_t used_to_ = kJumpBytes;
 };
 
 }  // namespace millrace::storage

@@ -67,13 +67,34 @@ TEST_F(ReaderWindowTest, EveryByteInOrderIsReadOnce) {
   EXPECT_LT(object_.reads_.size(), 30);
 }
 
-TEST_F(ReaderWindowTest, JumpsReadLittle) {
-  for (uint64_t at = 0; at + 512 <= window_.size(); at += 100'000) {
+TEST_F(ReaderWindowTest, FarJumpsReadWhatIsUsed) {
+  for (uint64_t at = 0; at + 12 <= window_.size(); at += 100'000) {
+    Expect(at, 12);
+  }
+  // The first reads do not know it yet.
+  for (size_t i = 2; i < object_.reads_.size(); ++i) {
+    EXPECT_EQ(object_.reads_[i].second, 12);
+  }
+}
+
+TEST_F(ReaderWindowTest, HeadersBehindOneFarJumpAreOneRead) {
+  size_t samples = 0;
+  for (uint64_t at = 0; at + 1536 <= window_.size(); at += 100'000) {
     Expect(at, 512);
+    Expect(at + 1024, 512);
+    ++samples;
   }
-  for (const auto& [offset, bytes] : object_.reads_) {
-    EXPECT_LE(bytes, ReaderWindow::kJumpBytes);
+  EXPECT_LE(object_.reads_.size(), samples + 1);
+  EXPECT_LE(object_.read_bytes_, samples * 1536 + 2 * ReaderWindow::kJumpBytes);
+}
+
+TEST_F(ReaderWindowTest, HeadersThatAreNearShareReads) {
+  int headers = 0;
+  for (uint64_t at = 0; at + 12 <= window_.size(); at += 700) {
+    Expect(at, 12);
+    ++headers;
   }
+  EXPECT_LT(object_.reads_.size(), headers / 5);
 }
 
 TEST_F(ReaderWindowTest, AnyOrder) {
