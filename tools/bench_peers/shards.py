@@ -52,7 +52,8 @@ def write_tfrecord(photos, output):
         # As ImageNet's TFRecord files, whose labels begin at 1.
         return tf.train.Example(features=tf.train.Features(feature={
             "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[jpeg])),
-            "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label + 1]))}))
+            "image/class/label": tf.train.Feature(
+                int64_list=tf.train.Int64List(value=[label + 1]))}))
 
     writer, written, shard = None, 0, 0
     for _, jpeg, label in samples(photos):
