@@ -54,7 +54,7 @@ bool Run(const uint8_t* data, size_t size) {
     before = table->line(row);
     std::vector<absl::Span<const uint8_t>> fields = {{data, 1}};
     for (int i = 0; i + 1 < schema.fields_size(); ++i) {
-      fields.push_back(table->label(i, row));
+      fields.push_back(table->value(i + 1, row));
     }
     MR_CHECK(check->Check(fields).ok());
   }

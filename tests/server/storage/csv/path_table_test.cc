@@ -38,7 +38,7 @@ std::vector<std::string> RowsOf(const absl::StatusOr<PathTable>& table) {
   for (int64_t row = 0; row < table->rows(); ++row) {
     std::vector<std::string> labels;
     for (int i = 0; i + 1 < table->schema().fields_size(); ++i) {
-      labels.push_back(absl::StrCat(IntOf(table->label(i, row))));
+      labels.push_back(absl::StrCat(IntOf(table->value(i + 1, row))));
     }
     rows.push_back(
         absl::StrCat(table->path(row), "=", absl::StrJoin(labels, ",")));
