@@ -77,7 +77,7 @@ std::vector<std::string> Seeds() {
       "\4f\tl\na b.jpg\t-1\n"s,
       "\10file,boxes,l\na.jpg,\"[[1, 2.5, 3, 4]]\",1\nb.jpg,[],2\n"s,
       "\50f,boxes\na.jpg,1 2 3 4 5 6 7 8\nb.jpg,(1;2;3;4)\n"s,
-      "\21a.jpg,1,x,1,2,3,4\nb.jpg,2,y,5,6,7,8.5\n"s,
+      "\23a.jpg,1,x,1,2,3,4\nb.jpg,2,y,5,6,7,8.5\n"s,
   };
 }
 

@@ -136,7 +136,7 @@ TEST_F(CsvTest, HasTheFingerprintOfThePackedTableOnceItIsIndexed) {
   EXPECT_EQ(equal.exit_code, 0) << equal.out << equal.err;
 }
 
-// In the middle of an epoch, by a file of equal size.
+// By a file of the same bytes, which no look at its content would tell.
 TEST_F(CsvTest, AReplacedFileEndsTheEpochAndTheServerGoesOn) {
   const std::string folder = NewTempDir();
   std::filesystem::copy(photos_, folder,
@@ -155,10 +155,8 @@ TEST_F(CsvTest, AReplacedFileEndsTheEpochAndTheServerGoesOn) {
   const auto server =
       Serve({"--dataset=table=csv:" + folder + "/t.csv", packed_,
              "--cache_dir=" + cache, "--memory_budget=512MiB"});
-  EXPECT_EQ(RunAudit(server->address(), "table", 1).exit_code, 0);
-  std::string bytes = testing::ReadFile(first);
-  bytes[bytes.size() / 2] ^= 1;
-  WriteFile(first + ".new", bytes);
+  const std::string before = Audit(server->address(), "table", 1);
+  WriteFile(first + ".new", testing::ReadFile(first));
   std::filesystem::rename(first + ".new", first);
   const ProgramResult failed = RunAudit(server->address(), "table", 1);
   EXPECT_NE(failed.exit_code, 0);
@@ -167,7 +165,7 @@ TEST_F(CsvTest, AReplacedFileEndsTheEpochAndTheServerGoesOn) {
   // The next server reads the new file.
   const auto next = Serve({"--dataset=table=csv:" + folder + "/t.csv",
                            "--cache_dir=" + cache, "--memory_budget=512MiB"});
-  EXPECT_EQ(RunAudit(next->address(), "table", 1).exit_code, 0);
+  EXPECT_EQ(Audit(next->address(), "table", 1), before);
 }
 
 }  // namespace

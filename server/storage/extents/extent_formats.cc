@@ -10,8 +10,11 @@ namespace millrace::storage {
 
 absl::Span<const ExtentFormat* const> ExtentFormats() {
   static const ExtentFormat* const formats[] = {
-      &CsvFormat(), &LitdataFormat(),  &MdsFormat(),
-      &TarFormat(), &TfrecordFormat(),
+      &CsvFormat(),
+      &LitdataFormat(),
+      &MdsFormat(),
+      &TarFormat(),
+      &TfrecordFormat(),
   };
   return formats;
 }

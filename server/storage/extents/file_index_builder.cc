@@ -102,13 +102,18 @@ class FileBuilder {
     return absl::OkStatus();
   }
 
-  // The table and the files of the options are named on the command line.
+  // The table, or a file that an option names.
   absl::StatusOr<ObjectIdentity> StatObject(const std::string& name) {
     absl::StatusOr<ObjectIdentity> identity = objects_.Stat(name);
-    if (identity.ok() || absl::IsUnavailable(identity.status())) {
-      return identity;
+    if (absl::IsInvalidArgument(identity.status())) {
+      return UsageError(identity.status());
     }
-    return UsageError(identity.status());
+    if (absl::IsNotFound(identity.status())) {
+      return absl::NotFoundError(
+          absl::StrCat("there is no file ", CleanText(name, kMaxQuotedBytes),
+                       "; check the path of the table and of classes=FILE"));
+    }
+    return identity;
   }
 
   void AddBad(int64_t row, absl::string_view why) {

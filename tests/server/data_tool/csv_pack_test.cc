@@ -242,6 +242,17 @@ TEST_F(CsvPackTest, TheTableAsASourceIsThePackedDataset) {
   }
 }
 
+// Numbers that are no classes need no read of the images.
+TEST_F(CsvPackTest, TheLabelsOfASourceAreKnownWithoutAnIndexOfTheContent) {
+  Write("labels.csv", "f,l\nimages/dog/1.jpg,-3\nimages/cat/1.jpg,8\n");
+  const std::string uri = "csv:" + folder_ / "labels.csv";
+  const Result packed = Call({"pack", "--input=" + uri, "--output=" + output_,
+                              "--cache_dir=" + folder_ / "cache"});
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
+  Read(uri);
+  EXPECT_EQ(info_.shards(0).content_sum(), "");
+}
+
 TEST_F(CsvPackTest, ASourceIsTheImageFolderOfTheSameFiles) {
   Write("labels.csv",
         "file,class\nimages/cat/1.jpg,cat\nimages/cat/2.jpg,cat\n"

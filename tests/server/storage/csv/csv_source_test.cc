@@ -331,7 +331,11 @@ TEST_F(CsvSourceTest, BadTablesAreRefused) {
   std::filesystem::remove(folder_ / "labels.csv");
   const auto gone = TryOpen();
   EXPECT_TRUE(absl::IsNotFound(gone.status())) << gone.status();
-  EXPECT_TRUE(IsUsageError(gone.status()));
+  EXPECT_THAT(gone.status().message(),
+              HasSubstr("there is no file " + folder_ / "labels.csv"));
+  Write("labels.csv", "f,l\nimages/a.jpg,1\n");
+  EXPECT_TRUE(
+      absl::IsNotFound(TryOpen("?classes=" + folder_ / "none").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(TryOpen("", "images").status()));
 }
 
