@@ -22,6 +22,20 @@
 namespace millrace::storage {
 namespace {
 
+// Of the objects and their versions, by which reads compare them.
+std::string FilesIdentityOf(const ExtentIndex& index) {
+  std::string text;
+  for (int i = 0; i < index.objects(); ++i) {
+    const auto& [name, identity, first, samples] = index.object(i);
+    absl::StrAppend(&text, name.size(), ":", name, " ", identity.bytes, " ",
+                    identity.modified_nanos, " ", identity.changed_nanos, " ",
+                    identity.inode, " ", identity.tag.size(), ":", identity.tag,
+                    " ");
+  }
+  return HashToHex(
+      HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
+}
+
 class ExtentSource final : public RecordSource {
  public:
   ExtentSource(DatasetInfo info, std::unique_ptr<ObjectReader> objects,
@@ -34,7 +48,8 @@ class ExtentSource final : public RecordSource {
         rule_(std::move(rule)),
         splitter_(std::move(splitter)),
         list_(std::move(list)),
-        memory_(std::move(memory)) {}
+        memory_(std::move(memory)),
+        identity_(FilesIdentityOf(*index_)) {}
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
@@ -45,6 +60,9 @@ class ExtentSource final : public RecordSource {
     return index_->memory_bytes() + memory_->largest_bytes();
   }
   uint64_t unused_bytes() const override { return memory_->unused_bytes(); }
+  uint64_t BytesOf(int64_t i, const std::vector<bool>& used) const override;
+  std::string FilesIdentity() const override { return identity_; }
+  std::string index_file() const override { return index_->file(); }
 
   // Each read has compared its object, so that the index alone can have
   // changed. A job that begins after a change of an object fails at its
@@ -78,8 +96,30 @@ class ExtentSource final : public RecordSource {
   const RecordSplitter splitter_;
   const ByteBudget::Reservation list_;  // of index_
   const std::unique_ptr<ReadMemory> memory_;
+  const std::string identity_;  // of the objects
   mutable FileFaults faults_;
 };
+
+uint64_t ExtentSource::BytesOf(int64_t i, const std::vector<bool>& used) const {
+  uint64_t bytes = 0;
+  bool in_record = false;
+  for (const int field : splitter_.all()) {
+    if (!used.empty() && !used[field]) continue;
+    const int64_t fixed = splitter_.check().fixed_bytes(field);
+    if (fixed >= 0) {
+      bytes += static_cast<uint64_t>(fixed);
+    } else if (!index_->lengths(field).empty()) {
+      bytes += index_->lengths(field)[i];
+    } else if (const Field& varies = info_.schema().fields(field);
+               varies.kind() == FIELD_KIND_RAGGED &&
+               varies.dtype() != DTYPE_UINT8) {
+      return 0;  // numbers may take less in the record
+    } else {
+      in_record = true;
+    }
+  }
+  return bytes + (in_record ? index_->extent(i).bytes : 0);
+}
 
 class ExtentReader final : public RecordReader {
  public:

@@ -68,7 +68,7 @@ class FolderSource final : public RecordSource, public SampleFiles {
                            : sizeof(int64_t);
   }
 
-  std::string Identity() const override { return identity_; }
+  std::string FilesIdentity() const override { return identity_; }
 
   static bool UsesImage(const std::vector<bool>& used) {
     return used.empty() || used[0];
