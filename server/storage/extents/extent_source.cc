@@ -14,6 +14,7 @@
 #include "server/storage/extents/record_splitter.h"
 #include "server/storage/file_faults.h"
 #include "server/storage/file_room.h"
+#include "server/storage/image_presets.h"
 #include "server/storage/objects/local_objects.h"
 #include "server/storage/read_error.h"
 #include "server/storage/read_memory.h"
@@ -240,21 +241,9 @@ std::string ListedFingerprint(const DatasetInfo& info, Hash128 listing) {
       HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
 }
 
-// The presets of image classification suit it.
-bool HasImagesAndLabels(const Schema& schema, int class_field) {
-  if (class_field < 0 || schema.fields(class_field).name() != "label") {
-    return false;
-  }
-  for (const Field& field : schema.fields()) {
-    if (field.name() == "image" && field.kind() == FIELD_KIND_ENCODED_IMAGE) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // How records are read.
-ReadUse UseOf(const ExtentIndex& index, const ExtentUri& uri) {
+ReadUse UseOf(const ExtentIndex& index, const ExtentUri& uri,
+              const DatasetInfo& info) {
   return {.largest_bytes = index.largest_extent(),
           .largest = absl::StrCat(
               "the largest record of ", uri.ToString(), " has ",
@@ -265,7 +254,8 @@ ReadUse UseOf(const ExtentIndex& index, const ExtentUri& uri) {
           .one_at_a_time = absl::StrCat(
               uri.ToString(),
               ": its records are read one at a time, because other datasets "
-              "have the memory for reading; raise --memory_budget")};
+              "have the memory for reading; raise --memory_budget"),
+          .dataset = &info};
 }
 
 }  // namespace
@@ -288,10 +278,7 @@ absl::StatusOr<DatasetInfo> DescribeExtents(const ExtentIndex& index,
     shard.set_bytes(static_cast<int64_t>(object.identity.bytes));
     shard.set_content_sum(head.objects(i).content_sum());
   }
-  if (HasImagesAndLabels(info.schema(), class_field)) {
-    info.set_train_preset("imagenet_train");
-    info.set_eval_preset("imagenet_eval");
-  }
+  SetImagePresets(&info);
   Hash128 sum;
   if (HashFromHex(head.content_sum(), &sum)) {
     info.set_fingerprint(
@@ -315,8 +302,9 @@ absl::StatusOr<std::unique_ptr<RecordSource>> NewExtentSource(
   MR_ASSIGN_OR_RETURN(
       RecordSplitter splitter,
       RecordSplitter::Create(*rule, uri.label_offset, info.schema()));
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<ReadMemory> memory,
-                      ReadMemory::Reserve(UseOf(*index, uri), options, &room));
+  MR_ASSIGN_OR_RETURN(
+      std::unique_ptr<ReadMemory> memory,
+      ReadMemory::Reserve(UseOf(*index, uri, info), options, &room));
   return std::make_unique<ExtentSource>(
       std::move(info), std::move(objects), std::move(index), std::move(rule),
       std::move(splitter), std::move(room), std::move(memory));

@@ -443,7 +443,7 @@ TEST_F(FolderSourceTest, AFileThatIsLargerThanTheBudgetIsRefused) {
   options_.read_bytes = reads.capacity();
   options_.metadata_budget = &lists;
   uint64_t wanted = 0;
-  options_.metadata_advice = [&wanted](uint64_t bytes) {
+  options_.metadata_advice = [&wanted](uint64_t bytes, const DatasetInfo*) {
     wanted = bytes;
     return "give it more";
   };
