@@ -147,8 +147,9 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
           "Dataset to serve; URI is lmdb:PATH, parquet:PATH, tar:PATH or "
           "tfrecord:PATH, PATH a file, a folder of shards, a glob or a range "
           "({000..099}), imagefolder:PATH, PATH a folder of class folders with "
-          "images, or mds:PATH or litdata:PATH, PATH a folder with index.json; "
-          "options follow a ? (docs/formats.md); may be repeated")
+          "images, mds:PATH or litdata:PATH, PATH a folder with index.json, or "
+          "csv:PATH, PATH a table of image paths and labels; options follow a "
+          "? (docs/formats.md); may be repeated")
       .Repeatable();
   flags
       .Add(
@@ -174,7 +175,7 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
   flags
       .Add("cache_dir", &to->cache_dir, "DIR",
            "Folder where the server keeps the indexes of imagefolder:, tar:, "
-           "tfrecord:, mds: and litdata: datasets, or off")
+           "tfrecord:, mds:, litdata: and csv: datasets, or off")
       .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
   flags.Add("refuse_synthetic", &to->refuse_synthetic, "",
             "Refuse requests for synthetic data (millrace bench --synthetic), "

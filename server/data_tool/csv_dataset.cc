@@ -25,9 +25,7 @@
 #include "common/utf8.h"
 #include "server/data_tool/image_check.h"
 #include "server/data_tool/progress.h"
-#include "server/data_tool/table_classes.h"
-#include "server/storage/csv/csv_options.h"
-#include "server/storage/csv/path_table.h"
+#include "server/storage/csv/csv_table.h"
 #include "server/storage/extents/extent_uri.h"
 #include "server/storage/imagefolder/image_names.h"
 #include "server/storage/imagefolder/operators_image.h"
@@ -92,7 +90,7 @@ class CsvDataset final : public SampleReader {
       MR_RETURN_IF_ERROR(DecodeAll());
       MR_RETURN_IF_ERROR(CheckBad());
     }
-    for (int64_t row = 0; row < table_.rows(); ++row) {
+    for (int64_t row = 0; row < table_->rows(); ++row) {
       if (!bad_.contains(row)) rows_.push_back(row);
     }
     if (rows_.empty()) {
@@ -100,7 +98,7 @@ class CsvDataset final : public SampleReader {
           absl::StrCat("no row of ", file_, " can be packed: ", BadRows()));
     }
     description_.set_samples(static_cast<int64_t>(rows_.size()));
-    if (!classes_.empty()) {
+    if (table_->class_field() >= 0) {
       description_.set_train_preset("imagenet_train");
       description_.set_eval_preset("imagenet_eval");
     }
@@ -111,7 +109,7 @@ class CsvDataset final : public SampleReader {
 
   absl::Status Next(Sample* sample) override {
     const int64_t row = rows_[next_++];
-    const std::string path = table_.path(row);
+    const std::string path = table_->path(row);
     MR_RETURN_IF_ERROR(ReadRegularFile(path, &bytes_));
     const absl::string_view start =
         absl::string_view(bytes_).substr(0, storage::kImageStartBytes);
@@ -121,13 +119,8 @@ class CsvDataset final : public SampleReader {
     }
     sample->fields = {
         {reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size()}};
-    if (!classes_.empty()) {
-      sample->fields.emplace_back(
-          reinterpret_cast<const uint8_t*>(&classes_[row]), sizeof(int64_t));
-    } else {
-      for (int i = 0; i + 1 < description_.schema().fields_size(); ++i) {
-        sample->fields.push_back(table_.label(i, row));
-      }
+    for (int field = 1; field < description_.schema().fields_size(); ++field) {
+      sample->fields.push_back(table_->value(field, row));
     }
     sample->origin = OriginOf(path);
     return absl::OkStatus();
@@ -150,23 +143,10 @@ class CsvDataset final : public SampleReader {
 
  private:
   absl::Status Parse(const storage::ExtentUri& uri) {
-    MR_ASSIGN_OR_RETURN(
-        const storage::CsvOptions options,
-        UsageError(storage::ParseCsvOptions(file_, uri.options)));
     std::string text;
     MR_RETURN_IF_ERROR(ReadRegularFile(file_, &text));
-    absl::StatusOr<storage::PathTable> table =
-        storage::PathTable::Parse(text, file_, options);
-    // Options that do not fit the table are a mistake on the command line.
-    if (absl::IsInvalidArgument(table.status())) {
-      return UsageError(table.status());
-    }
-    MR_RETURN_IF_ERROR(table.status());
-    table_ = *std::move(table);
-    *description_.mutable_schema() = table_.schema();
-    MR_ASSIGN_OR_RETURN(
-        classes_,
-        UsageError(ClassesOfTable(table_, uri, description_.mutable_schema())));
+    MR_ASSIGN_OR_RETURN(table_, storage::CsvTable::Parse(text, uri));
+    *description_.mutable_schema() = table_->schema();
     return absl::OkStatus();
   }
 
@@ -190,7 +170,7 @@ class CsvDataset final : public SampleReader {
 
   void AddBad(int64_t row, absl::string_view why) {
     if (!bad_.insert(row).second) return;
-    first_bad_.emplace(row, absl::StrCat("line ", table_.line(row), ": ", why));
+    first_bad_.emplace(row, absl::StrCat(table_->place(row), ": ", why));
     if (first_bad_.size() > kMaxListed) first_bad_.erase(--first_bad_.end());
   }
 
@@ -214,21 +194,21 @@ class CsvDataset final : public SampleReader {
   // A file that two rows name would be two samples, perhaps of two classes.
   void FindDuplicates() {
     absl::flat_hash_map<std::string, int64_t> rows;
-    for (int64_t row = 0; row < table_.rows(); ++row) {
-      const std::string path = table_.path(row);
+    for (int64_t row = 0; row < table_->rows(); ++row) {
+      const std::string path = table_->path(row);
       const auto [first, added] = rows.emplace(
           std::filesystem::path(path).lexically_normal().string(), row);
       if (added) continue;
       AddBad(row, absl::StrCat(CleanText(path, kMaxQuotedBytes),
-                               " is already named by line ",
-                               table_.line(first->second)));
+                               " is already named by ",
+                               table_->place(first->second)));
     }
   }
 
   absl::Status LookAtStarts() {
-    for (int64_t row = 0; row < table_.rows(); ++row) {
+    for (int64_t row = 0; row < table_->rows(); ++row) {
       MR_RETURN_IF_ERROR(CheckStop());
-      const std::string path = table_.path(row);
+      const std::string path = table_->path(row);
       const absl::StatusOr<std::string> start =
           ReadRegularFileStart(path, storage::kImageStartBytes);
       if (!start.ok()) {
@@ -243,12 +223,12 @@ class CsvDataset final : public SampleReader {
 
   absl::Status DecodeAll() {
     ImageCheck check(options_.decode_threads, options_.operators);
-    ToolProgress progress("checking", table_.rows());
-    for (int64_t row = 0; row < table_.rows(); ++row) {
+    ToolProgress progress("checking", table_->rows());
+    for (int64_t row = 0; row < table_->rows(); ++row) {
       MR_RETURN_IF_ERROR(CheckStop());
       if (!bad_.contains(row)) {
         check.Add(row,
-                  [path = table_.path(row)]() -> absl::StatusOr<std::string> {
+                  [path = table_->path(row)]() -> absl::StatusOr<std::string> {
                     std::string bytes;
                     MR_RETURN_IF_ERROR(ReadRegularFile(path, &bytes));
                     return bytes;
@@ -257,9 +237,10 @@ class CsvDataset final : public SampleReader {
       progress.Update(row + 1, 0);
     }
     for (const ImageCheck::Bad& image : check.Finish()) {
-      AddBad(image.number,
-             absl::StrCat(CleanText(table_.path(image.number), kMaxQuotedBytes),
-                          " does not decode: ", image.status.message()));
+      AddBad(
+          image.number,
+          absl::StrCat(CleanText(table_->path(image.number), kMaxQuotedBytes),
+                       " does not decode: ", image.status.message()));
     }
     return absl::OkStatus();
   }
@@ -272,12 +253,12 @@ class CsvDataset final : public SampleReader {
 
   // The classes with names that no row has which is packed.
   std::vector<std::string> EmptyClasses() const {
-    if (classes_.empty()) return {};
+    if (table_->class_field() < 0) return {};
     const Field& label = description_.schema().fields(1);
     std::vector<bool> seen(static_cast<size_t>(label.class_names_size()));
     std::vector<std::string> empty;
     if (seen.empty()) return empty;
-    for (const int64_t row : rows_) seen[classes_[row]] = true;
+    for (const int64_t row : rows_) seen[table_->classes()[row]] = true;
     for (size_t i = 0; i < seen.size(); ++i) {
       if (!seen[i]) empty.push_back(label.class_names(static_cast<int>(i)));
     }
@@ -286,10 +267,8 @@ class CsvDataset final : public SampleReader {
 
   const CsvDatasetOptions options_;
   std::string file_;  // the table
-  storage::PathTable table_;
+  std::unique_ptr<const storage::CsvTable> table_;
   DatasetInfo description_;
-  // Of each row of the table; empty: the labels are those of the table.
-  std::vector<int64_t> classes_;
   std::set<int64_t> bad_;                     // rows that cannot be packed
   std::map<int64_t, std::string> first_bad_;  // the first of them
   std::vector<int64_t> rows_;                 // the others

@@ -17,7 +17,7 @@ namespace millrace::data_tool {
 
 struct CsvDatasetOptions {
   // The path of the table, and behind a '?' options of
-  // server/storage/csv/csv_options.h and table_classes.h:
+  // server/storage/csv/csv_options.h:
   // "labels.csv?path=file&label=class". A '?' of an existing file's path begins
   // no options.
   std::string input;

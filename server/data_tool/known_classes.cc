@@ -11,9 +11,12 @@
 namespace millrace::data_tool {
 namespace {
 
-// Whether the records must be read before the number of classes is known.
-bool MayLackClasses(const DatasetInfo& info) {
-  if (!storage::ReadsFiles(absl::StrCat(info.format(), ":")) ||
+// Whether the records must be read before the number of classes is known. The
+// labels of files are those of their folders, or of their table.
+bool MayLackClasses(const storage::RecordSource& source) {
+  const DatasetInfo& info = source.info();
+  if (source.sample_files() != nullptr ||
+      !storage::ReadsFiles(absl::StrCat(info.format(), ":")) ||
       !info.shards(0).content_sum().empty()) {
     return false;
   }
@@ -34,7 +37,7 @@ absl::StatusOr<OpenedSource> OpenWithClasses(
     bool skip_bad) {
   OpenedSource opened;
   MR_ASSIGN_OR_RETURN(opened.source, storage::OpenRecordSource(uri, options));
-  if (!MayLackClasses(opened.source->info())) return opened;
+  if (!MayLackClasses(*opened.source)) return opened;
   const absl::Status indexed =
       IndexWithProgress(uri, options, /*headers_only=*/false).status();
   if (indexed.ok()) {

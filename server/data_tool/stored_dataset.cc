@@ -11,6 +11,7 @@
 #include "common/first_of.h"
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
+#include "common/utf8.h"
 #include "server/data_tool/image_check.h"
 #include "server/data_tool/known_classes.h"
 #include "server/data_tool/ordered_reads.h"
@@ -77,6 +78,8 @@ class StoredDataset final : public SampleReader {
     sample->fields = read->fields;
     const storage::SampleFiles* const files = source_->sample_files();
     sample->origin = files == nullptr ? "" : files->FileOf(read->index);
+    // Parquet holds UTF-8.
+    if (!IsUtf8(sample->origin)) sample->origin.clear();
     return ++given_ == description_.samples() ? source_->CheckFiles()
                                               : absl::OkStatus();
   }

@@ -134,9 +134,9 @@ absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri) {
   if (colon == uri.npos) return DatasetFiles();
   const ExtentFormat* const format = FindExtentFormat(uri.substr(0, colon));
   if (format == nullptr) return DatasetFiles();
-  MR_ASSIGN_OR_RETURN(
-      const ExtentUri parsed,
-      ExtentUri::Parse(format->scheme(), uri.substr(colon + 1)));
+  MR_ASSIGN_OR_RETURN(const ExtentUri parsed,
+                      ExtentUri::Parse(format->scheme(), uri.substr(colon + 1),
+                                       format->names_files()));
   MR_ASSIGN_OR_RETURN(const ObjectList list,
                       format->List(parsed.path, parsed.options));
   return DescribeFiles(list.names);

@@ -22,7 +22,8 @@ absl::StatusOr<IndexedDataset> IndexExtents(const ExtentFormat& format,
                                             const OpenSourceOptions& options,
                                             const IndexDatasetOptions& index) {
   MR_ASSIGN_OR_RETURN(const ExtentUri uri,
-                      UsageError(ExtentUri::Parse(format.scheme(), rest)));
+                      UsageError(ExtentUri::Parse(format.scheme(), rest,
+                                                  format.names_files())));
   LocalObjects objects;
   IndexedDataset done;
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<const ExtentIndex> made,

@@ -33,6 +33,7 @@ inline constexpr Scheme kSchemes[] = {
     {.name = "tfrecord", .reads_files = true},
     {.name = "mds", .reads_files = true},
     {.name = "litdata", .reads_files = true},
+    {.name = "csv", .reads_files = true},
 };
 
 // The scheme that `uri` begins with; null: none of these.
@@ -54,7 +55,7 @@ inline bool ReadsFiles(absl::string_view uri) {
   return scheme != nullptr && scheme->reads_files;
 }
 
-// "lmdb:PATH, parquet:PATH, ... or litdata:PATH"; `before` stands before each one.
+// "lmdb:PATH, parquet:PATH, ... or csv:PATH"; `before` stands before each one.
 inline std::string SchemesText(absl::string_view path,
                                absl::string_view before = "") {
   std::string text;

@@ -1,6 +1,6 @@
 // Fuzz target of tables of paths: whatever the text is, parsing ends, every row
 // has a path, a line of the file in rising order, and a value of the right size
-// for each label; class indices are those of the names.
+// for each label and the boxes; class indices are those of the names.
 
 #include <algorithm>
 #include <cstddef>
@@ -28,6 +28,11 @@ storage::FormatOptions OptionsOf(uint8_t choice) {
     options["label"] = (choice & 1) != 0 ? "2,3" : "age,sex";
   }
   if ((choice & 4) != 0) options["separator"] = "tab";
+  if ((choice & 8) != 0) options["boxes"] = (choice & 1) != 0 ? "3" : "boxes";
+  if ((choice & 16) != 0) {
+    options["boxes"] = (choice & 1) != 0 ? "4,5,6,7" : "x,y,r,b";
+  }
+  if ((choice & 32) != 0) options["label"] = "";
   return options;
 }
 
@@ -54,7 +59,7 @@ bool Run(const uint8_t* data, size_t size) {
     before = table->line(row);
     std::vector<absl::Span<const uint8_t>> fields = {{data, 1}};
     for (int i = 0; i + 1 < schema.fields_size(); ++i) {
-      fields.push_back(table->label(i, row));
+      fields.push_back(table->value(i + 1, row));
     }
     MR_CHECK(check->Check(fields).ok());
   }
@@ -70,11 +75,14 @@ std::vector<std::string> Seeds() {
       "\2file,age,sex\na.jpg,31,f\nb.jpg,5,m\n"s,
       "\3a.jpg,1,x\n\nb.jpg,2,y"s,
       "\4f\tl\na b.jpg\t-1\n"s,
+      "\10file,boxes,l\na.jpg,\"[[1, 2.5, 3, 4]]\",1\nb.jpg,[],2\n"s,
+      "\50f,boxes\na.jpg,1 2 3 4 5 6 7 8\nb.jpg,(1;2;3;4)\n"s,
+      "\23a.jpg,1,x,1,2,3,4\nb.jpg,2,y,5,6,7,8.5\n"s,
   };
 }
 
 std::vector<std::string> Words() {
-  return {"file", "age", "sex", "jpg", ",", "1", "0.5"};
+  return {"file", "age", "sex", "jpg", ",", "1", "0.5", "boxes", "[["};
 }
 
 }  // namespace

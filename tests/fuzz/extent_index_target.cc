@@ -38,8 +38,13 @@ bool Run(const uint8_t* data, size_t size) {
     MR_CHECK(i >= object.first_sample &&
              i < object.first_sample + object.samples);
     const storage::Extent extent = index.extent(i);
-    MR_CHECK(extent.offset <= object.identity.bytes &&
-             extent.bytes <= object.identity.bytes - extent.offset);
+    if (index.has_files()) {
+      MR_CHECK(place == 0 && extent.offset == 0);
+      touched += index.FilePath(i).size() + index.file_identity(i).inode;
+    } else {
+      MR_CHECK(extent.offset <= object.identity.bytes &&
+               extent.bytes <= object.identity.bytes - extent.offset);
+    }
     MR_CHECK(extent.bytes <= index.largest_extent());
     for (int field = 0; field < fields; ++field) {
       for (const uint8_t byte : index.value(field, i)) touched += byte;
@@ -63,8 +68,8 @@ void Repair(std::string& input) {
 }
 
 std::vector<std::string> Seeds() {
-  return {storage::MakeIndex(false).Encode(),
-          storage::MakeIndex(true).Encode()};
+  return {storage::MakeIndex(false).Encode(), storage::MakeIndex(true).Encode(),
+          storage::MakeFileIndex().Encode()};
 }
 
 }  // namespace

@@ -83,7 +83,9 @@ TEST_F(ServerStartTest, MistakesInTheConfiguration) {
 
 TEST_F(ServerStartTest, DatasetsThatCannotBeServed) {
   Fails(1, {"--dataset=a=lmdb:" + Path("none")}, {"dataset a", Path("none")});
-  Fails(2, {"--dataset=a=csv:" + folder()}, {"dataset a", "csv"});
+  Fails(2, {"--dataset=a=csv:" + folder()},
+        {"dataset a", "not a regular file"});
+  Fails(2, {"--dataset=a=xls:" + folder()}, {"dataset a", "xls"});
   testing::WriteFile(Path("empty.lmdb"), "");
   Fails(1, {"--dataset=a=lmdb:" + Path("empty.lmdb")},
         {"dataset a", "empty.lmdb"});

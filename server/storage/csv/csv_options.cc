@@ -16,7 +16,7 @@ namespace millrace::storage {
 namespace {
 
 constexpr size_t kMaxQuotedBytes = 200;
-constexpr absl::string_view kOptions[] = {"path", "label", "header",
+constexpr absl::string_view kOptions[] = {"path", "label", "boxes", "header",
                                           "separator"};
 
 absl::Status BadValue(absl::string_view name, absl::string_view value,
@@ -37,11 +37,22 @@ absl::StatusOr<CsvOptions> ParseCsvOptions(absl::string_view file,
     if (name == "path") {
       if (value.empty()) return BadValue(name, value, "write a column's name");
       parsed.path = value;
+    } else if (name == "label" && value.empty()) {
+      parsed.no_labels = true;
     } else if (name == "label") {
       parsed.labels = absl::StrSplit(value, ',');
       if (std::find(parsed.labels.begin(), parsed.labels.end(), "") !=
           parsed.labels.end()) {
         return BadValue(name, value, "write names of columns between commas");
+      }
+    } else if (name == "boxes") {
+      parsed.boxes = absl::StrSplit(value, ',');
+      if ((parsed.boxes.size() != 1 && parsed.boxes.size() != 4) ||
+          std::find(parsed.boxes.begin(), parsed.boxes.end(), "") !=
+              parsed.boxes.end()) {
+        return BadValue(name, value,
+                        "write the name of one column, or of four between "
+                        "commas: left, top, right, bottom");
       }
     } else if (name == "header") {
       if (value != "yes" && value != "no") {

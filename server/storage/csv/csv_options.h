@@ -4,11 +4,17 @@
 //
 //   path=COLUMN         the paths; the first column when not given
 //   label=COLUMN        the labels, or several columns between commas; the only
-//                       other column when not given
+//                       other column when not given; none when empty
+//   boxes=COLUMN        boxes, or four columns between commas: left, top,
+//   right,
+//                       bottom (box_column.h)
 //   header=yes|no       no: the first line is a row, and columns have numbers
 //                       from 1 on; default yes
 //   separator=NAME      comma, tab or semicolon; default tab for *.tsv,
 //                       otherwise comma
+//
+// The options classes, num_classes and label_offset of all formats
+// (extents/extent_uri.h) are about the labels, too; they are not parsed here.
 //
 // Plain values; pure function.
 
@@ -27,6 +33,8 @@ namespace millrace::storage {
 struct CsvOptions {
   std::string path;                 // empty: not given
   std::vector<std::string> labels;  // empty: not given
+  bool no_labels = false;
+  std::vector<std::string> boxes;  // one or four; empty: not given
   bool header = true;
   char separator = ',';
 };

@@ -11,6 +11,7 @@
 #include "common/first_of.h"
 #include "common/folder.h"
 #include "common/status_macros.h"
+#include "server/storage/csv/box_column.h"
 #include "server/storage/csv/csv_reader.h"
 #include "server/storage/csv/label_column.h"
 #include "server/storage/imagefolder/image_names.h"
@@ -30,6 +31,7 @@ struct Columns {
   size_t path = 0;
   std::vector<size_t> labels;
   std::vector<std::string> label_names;  // of the fields
+  std::vector<size_t> boxes;             // none, one or four
   size_t count = 0;
 };
 
@@ -46,22 +48,20 @@ class ColumnFinder {
     if (!options_.path.empty()) {
       MR_ASSIGN_OR_RETURN(columns.path, FindOne(options_.path));
     }
-    for (const std::string& name : options_.labels) {
-      MR_ASSIGN_OR_RETURN(const size_t label, FindOne(name));
-      if (label == columns.path ||
-          std::find(columns.labels.begin(), columns.labels.end(), label) !=
-              columns.labels.end()) {
-        return Refused(absl::StrCat("column ", Quoted(name),
-                                    " is named twice by path= and label="));
-      }
-      columns.labels.push_back(label);
-    }
-    if (columns.labels.empty()) {
-      if (header_.size() != 2) {
+    std::vector<bool> taken(header_.size());
+    taken[columns.path] = true;
+    MR_RETURN_IF_ERROR(FindAll(options_.labels, &taken, &columns.labels));
+    MR_RETURN_IF_ERROR(FindAll(options_.boxes, &taken, &columns.boxes));
+    if (columns.labels.empty() && !options_.no_labels) {
+      const auto others = std::count(taken.begin(), taken.end(), false);
+      if (others > 1 || (others == 0 && columns.boxes.empty())) {
         return Refused(
             "name the columns of the labels, for example label=class");
       }
-      columns.labels.push_back(1 - columns.path);
+      if (others == 1) {
+        columns.labels.push_back(static_cast<size_t>(
+            std::find(taken.begin(), taken.end(), false) - taken.begin()));
+      }
     }
     for (const size_t label : columns.labels) {
       columns.label_names.push_back(
@@ -80,6 +80,22 @@ class ColumnFinder {
       return Refused(absl::StrCat("there are two columns ", Quoted(name)));
     }
     return static_cast<size_t>(found - header_.begin());
+  }
+
+  absl::Status FindAll(const std::vector<std::string>& names,
+                       std::vector<bool>* taken,
+                       std::vector<size_t>* found) const {
+    for (const std::string& name : names) {
+      MR_ASSIGN_OR_RETURN(const size_t column, FindOne(name));
+      if ((*taken)[column]) {
+        return Refused(absl::StrCat("column ", Quoted(name),
+                                    " is named twice by path=, label= and "
+                                    "boxes="));
+      }
+      (*taken)[column] = true;
+      found->push_back(column);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Refused(absl::string_view what) const {
@@ -137,6 +153,12 @@ absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text,
   }
   std::vector<LabelColumn> labels;
   for (const std::string& name : columns.label_names) labels.emplace_back(name);
+  BoxColumn boxes;
+  const auto in_row = [&](const absl::Status& status) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat(file, ": line ", reader.line(), " ", status.message()));
+  };
   while (*found) {
     if (cells.size() != columns.count) {
       return damaged(absl::StrCat("has ", CountText(cells.size(), "cell"),
@@ -150,11 +172,15 @@ absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text,
     table.lines_.push_back(static_cast<uint32_t>(reader.line()));
     for (size_t i = 0; i < labels.size(); ++i) {
       const absl::Status added = labels[i].Add(cells[columns.labels[i]]);
-      if (!added.ok()) {
-        return absl::Status(
-            added.code(),
-            absl::StrCat(file, ": line ", reader.line(), " ", added.message()));
-      }
+      if (!added.ok()) return in_row(added);
+    }
+    if (!columns.boxes.empty()) {
+      std::vector<absl::string_view> corners;
+      for (const size_t box : columns.boxes) corners.push_back(cells[box]);
+      const absl::Status added = corners.size() == 1
+                                     ? boxes.Add(corners[0])
+                                     : boxes.AddCorners(corners);
+      if (!added.ok()) return in_row(added);
     }
     found = reader.Next(&cells);
     if (!found.ok()) return in_file(found.status());
@@ -165,7 +191,14 @@ absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text,
   for (LabelColumn& label : labels) {
     LabelValues values = std::move(label).Finish();
     *table.schema_.add_fields() = std::move(values.field);
-    table.labels_.push_back(std::move(values.bytes));
+    table.values_.push_back({.bytes = std::move(values.bytes), .ends = {}});
+  }
+  table.labels_ = static_cast<int>(labels.size());
+  if (!columns.boxes.empty()) {
+    BoxValues values = std::move(boxes).Finish();
+    *table.schema_.add_fields() = std::move(values.field);
+    table.values_.push_back(
+        {.bytes = std::move(values.bytes), .ends = std::move(values.ends)});
   }
   if (const auto check = SampleCheck::Create(table.schema_); !check.ok()) {
     return absl::InvalidArgumentError(
@@ -174,18 +207,27 @@ absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text,
   return table;
 }
 
-std::string PathTable::path(int64_t row) const {
+absl::string_view PathTable::path_as_written(int64_t row) const {
   const uint64_t begin = row == 0 ? 0 : path_ends_[row - 1];
-  const absl::string_view path =
-      absl::string_view(paths_).substr(begin, path_ends_[row] - begin);
+  return absl::string_view(paths_).substr(begin, path_ends_[row] - begin);
+}
+
+std::string PathTable::path(int64_t row) const {
+  const absl::string_view path = path_as_written(row);
   if (absl::StartsWith(path, "/")) return std::string(path);
   return JoinPath(folder_, path);
 }
 
-absl::Span<const uint8_t> PathTable::label(int i, int64_t row) const {
-  const std::string& values = labels_[i];
-  const size_t bytes = values.size() / lines_.size();
-  return {reinterpret_cast<const uint8_t*>(values.data()) + row * bytes, bytes};
+absl::Span<const uint8_t> PathTable::value(int field, int64_t row) const {
+  const Values& values = values_[field - 1];
+  const auto* const bytes =
+      reinterpret_cast<const uint8_t*>(values.bytes.data());
+  if (values.ends.empty()) {
+    const size_t each = values.bytes.size() / lines_.size();
+    return {bytes + row * each, each};
+  }
+  const uint64_t begin = row == 0 ? 0 : values.ends[row - 1];
+  return {bytes + begin, values.ends[row] - begin};
 }
 
 }  // namespace millrace::storage

@@ -1,5 +1,6 @@
 // PathTable is a table of image files and their labels: one sample a row, a
-// column of paths, and one or several columns of labels (label_column.h).
+// column of paths, columns of labels (label_column.h), and boxes
+// (box_column.h).
 //
 // A relative path is relative to the folder of the table. It looks at no image
 // file.
@@ -9,7 +10,7 @@
 //   MR_ASSIGN_OR_RETURN(PathTable table,
 //                       PathTable::Parse(text, "/data/labels.csv", options));
 //   Read(table.path(17));  // "/data/images/17.jpg"
-//   table.label(0, 17);    // the bytes of its first label
+//   table.value(1, 17);    // the bytes of its first label
 
 #ifndef MILLRACE_SERVER_STORAGE_CSV_PATH_TABLE_H_
 #define MILLRACE_SERVER_STORAGE_CSV_PATH_TABLE_H_
@@ -38,16 +39,20 @@ class PathTable {
                                          const std::string& file,
                                          const CsvOptions& options);
 
-  // Field 0 is the image, the labels follow in the order of the options. A
-  // single label is named "label", several have the names of their columns.
+  // Field 0 is the image, the labels follow in the order of the options, then
+  // the boxes. A single label is named "label", several have the names of their
+  // columns.
   const Schema& schema() const { return schema_; }
+  int labels() const { return labels_; }
 
   int64_t rows() const { return static_cast<int64_t>(lines_.size()); }
+  // Lives as long as the table.
+  absl::string_view path_as_written(int64_t row) const;
   std::string path(int64_t row) const;
   // Line of the row in the file, from 1 on.
   int64_t line(int64_t row) const { return lines_[row]; }
-  // Bytes of the value of field `i` + 1.
-  absl::Span<const uint8_t> label(int i, int64_t row) const;
+  // Bytes of the value of field `field`, from 1 on.
+  absl::Span<const uint8_t> value(int field, int64_t row) const;
 
  private:
   std::string folder_;
@@ -55,7 +60,14 @@ class PathTable {
   std::string paths_;  // as written, one behind another
   std::vector<uint64_t> path_ends_;
   std::vector<uint32_t> lines_;
-  std::vector<std::string> labels_;  // of each label, the values of all rows
+  int labels_ = 0;
+  // The values of all rows of each field from 1 on, and where they end if their
+  // sizes differ.
+  struct Values {
+    std::string bytes;
+    std::vector<uint64_t> ends;
+  };
+  std::vector<Values> values_;
 };
 
 }  // namespace millrace::storage

@@ -1,6 +1,7 @@
 #include "server/storage/extents/extent_cache.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include "common/atomic_file.h"
 #include "common/byte_size.h"
 #include "common/count_text.h"
+#include "common/file_error.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -35,6 +37,15 @@ std::string FileOfIndex(const ExtentUri& uri, const std::string& cache_folder) {
       HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   return absl::StrCat(cache_folder, "/", uri.scheme, "-", HashToHex(key),
                       ".mrindex");
+}
+
+// "6 records in 2 files", or "6 files of a table".
+std::string CountsText(int64_t samples, size_t objects,
+                       const ExtentFormat& format) {
+  return format.names_files()
+             ? absl::StrCat(CountText(samples, "file"), " of a table")
+             : absl::StrCat(CountText(samples, "record"), " in ",
+                            CountText(objects, "file"));
 }
 
 // The first object that is not what the index has; empty: all are. Asks on
@@ -123,8 +134,8 @@ std::unique_ptr<const ExtentIndex> ReadIndex(const std::string& file,
   return nullptr;
 }
 
-absl::Status Admit(const ExtentIndex& index, const ExtentUri& uri,
-                   const OpenSourceOptions& options,
+absl::Status Admit(const ExtentIndex& index, const ExtentFormat& format,
+                   const ExtentUri& uri, const OpenSourceOptions& options,
                    ByteBudget::Reservation* room) {
   ByteBudget* const budget = options.metadata_budget;
   const uint64_t bytes = index.memory_bytes();
@@ -134,9 +145,10 @@ absl::Status Admit(const ExtentIndex& index, const ExtentUri& uri,
   const std::string advice =
       options.metadata_advice ? options.metadata_advice(bytes, nullptr) : "";
   return UsageError(absl::ResourceExhaustedError(absl::StrCat(
-      "the index of ", CountText(index.samples(), "record"), " in ",
-      CountText(index.objects(), "file"), " of ", uri.ToString(), " needs ",
-      FormatExactByteSize(bytes), " of memory, and the memory budget has ",
+      "the index of ",
+      CountsText(index.samples(), static_cast<size_t>(index.objects()), format),
+      " of ", uri.ToString(), " needs ", FormatExactByteSize(bytes),
+      " of memory, and the memory budget has ",
       FormatExactByteSize(budget->capacity() - budget->used()), " for it",
       advice.empty() ? "" : ": ", advice)));
 }
@@ -144,10 +156,18 @@ absl::Status Admit(const ExtentIndex& index, const ExtentUri& uri,
 // The columns of `old`, whose objects were only copied or had their attributes
 // changed since; absent: there is more that differs.
 std::optional<std::string> KeepContent(const ExtentIndex& old,
-                                       const ExtentIndexHead& scanned) {
+                                       const BuiltIndex& built) {
+  const ExtentIndexHead& scanned = built.head;
   if (old.head().content_sum().empty() ||
       old.head().listing_sum() != scanned.listing_sum()) {
     return std::nullopt;
+  }
+  if (scanned.files()) {
+    // The identities of the files are columns.
+    ExtentIndexHead head = scanned;
+    head.set_content_sum(old.head().content_sum());
+    head.mutable_objects(0)->set_content_sum(old.head().content_sum());
+    return EncodeExtentIndex(head, built.columns);
   }
   ExtentIndexHead head = old.head();
   for (int i = 0; i < head.objects_size(); ++i) {
@@ -164,8 +184,9 @@ std::optional<std::string> KeepContent(const ExtentIndex& old,
 // `old`.
 absl::StatusOr<std::string> WithOldContent(const ExtentIndex& old,
                                            BuiltIndex built,
-                                           const std::string& file,
-                                           const ExtentUri& uri) {
+                                           const ExtentFormat& format,
+                                           const ExtentUri& uri,
+                                           const std::string& file) {
   const ExtentIndexHead& known = old.head();
   int differs = 0;  // the first object that does
   while (differs < old.objects() && differs < built.head.objects_size() &&
@@ -176,16 +197,14 @@ absl::StatusOr<std::string> WithOldContent(const ExtentIndex& old,
   const bool same =
       differs == old.objects() && differs == built.head.objects_size();
   if (!same || known.rule() != built.head.rule()) {
-    const auto counts = [](uint64_t records, int files) {
-      return absl::StrCat(CountText(records, "record"), " in ",
-                          CountText(files, "file"));
-    };
     return absl::DataLossError(absl::StrCat(
         uri.ToString(),
         " is not what `millrace-data index` has read: the index ", file,
         " has the hash of the content of ",
-        counts(old.samples(), old.objects()), ", and there are ",
-        counts(built.columns.offsets.size(), built.head.objects_size()),
+        CountsText(old.samples(), static_cast<size_t>(old.objects()), format),
+        ", and there are ",
+        CountsText(static_cast<int64_t>(built.columns.bytes.size()),
+                   static_cast<size_t>(built.head.objects_size()), format),
         same ? " with other fields"
              : absl::StrCat("; the first difference is ",
                             differs < built.head.objects_size()
@@ -199,7 +218,9 @@ absl::StatusOr<std::string> WithOldContent(const ExtentIndex& old,
         known.objects(i).content_sum());
   }
   built.head.set_content_sum(known.content_sum());
-  *built.head.mutable_schema() = known.schema();
+  // The classes of a table are those of its labels; of records they are known
+  // when the content was read.
+  if (!built.head.files()) *built.head.mutable_schema() = known.schema();
   return EncodeExtentIndex(built.head, built.columns);
 }
 
@@ -209,7 +230,7 @@ void WarnOfLostContent(const ExtentIndex& old, const BuiltIndex& built,
                   << CountText(old.samples(), "record")
                   << " with the fingerprint of their content, and the files "
                      "have "
-                  << CountText(built.columns.offsets.size(), "record")
+                  << CountText(built.columns.bytes.size(), "record")
                   << " and are not those that `millrace-data index` has read: "
                      "the fingerprint of the content is not known any more; "
                      "`millrace-data index "
@@ -230,8 +251,12 @@ absl::StatusOr<ObjectList> ListObjects(const ExtentFormat& format,
                                        const ExtentUri& uri) {
   // Wrong options come before a wrong path.
   absl::StatusOr<ObjectList> list = format.List(uri.path, uri.options);
-  if (!absl::IsInvalidArgument(list.status())) return list;
-  return UsageError(list.status());
+  if (absl::IsInvalidArgument(list.status())) return UsageError(list.status());
+  // The index has the labels that this file gives.
+  if (list.ok() && format.names_files() && !uri.classes_file.empty()) {
+    list->names.push_back(uri.classes_file);
+  }
+  return list;
 }
 
 void LogFingerprint(const ExtentIndex& index, const ExtentUri& uri) {
@@ -259,11 +284,11 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
       const std::string why = WhyOutdated(*old, format, uri, list, objects);
       if (why.empty()) {
         MR_LOG(INFO) << uri.ToString() << ": "
-                     << CountText(old->samples(), "record") << " in "
-                     << CountText(old->objects(), "file") << " by the index "
-                     << file;
+                     << CountsText(old->samples(),
+                                   static_cast<size_t>(old->objects()), format)
+                     << " by the index " << file;
         LogFingerprint(*old, uri);
-        MR_RETURN_IF_ERROR(Admit(*old, uri, options, room));
+        MR_RETURN_IF_ERROR(Admit(*old, format, uri, options, room));
         return old;
       }
       MR_LOG(INFO) << "the index " << file << " of " << uri.ToString()
@@ -276,14 +301,15 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
       BuiltIndex built,
       BuildExtentIndex(format, uri, list, objects, {.threads = kScanThreads}));
   MR_LOG(INFO) << uri.ToString() << ": scanned "
-               << CountText(built.columns.offsets.size(), "record") << " in "
-               << CountText(list.names.size(), "file") << " in "
+               << CountsText(static_cast<int64_t>(built.columns.bytes.size()),
+                             list.names.size(), format)
+               << " in "
                << absl::FormatDuration(
                       absl::Ceil(absl::Now() - start, absl::Milliseconds(1)));
   std::string bytes;
   bool save = true;
   if (old != nullptr && !old->head().content_sum().empty()) {
-    if (auto kept = KeepContent(*old, built.head); kept.has_value()) {
+    if (auto kept = KeepContent(*old, built); kept.has_value()) {
       bytes = *std::move(kept);
       MR_LOG(WARNING)
           << uri.ToString()
@@ -302,8 +328,8 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
       save = false;
     } else if (options.keep_content_index) {
       MR_ASSIGN_OR_RETURN(bytes,
-                          WithOldContent(*old, std::move(built),
-                                         FileOfIndex(uri, cache_folder), uri));
+                          WithOldContent(*old, std::move(built), format, uri,
+                                         FileOfIndex(uri, cache_folder)));
       save = false;
     } else {
       WarnOfLostContent(*old, built, uri);
@@ -336,7 +362,7 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
     MR_ASSIGN_OR_RETURN(index, ExtentIndex::FromBytes(std::move(bytes)));
   }
   LogFingerprint(*index, uri);
-  MR_RETURN_IF_ERROR(Admit(*index, uri, options, room));
+  MR_RETURN_IF_ERROR(Admit(*index, format, uri, options, room));
   return index;
 }
 
@@ -362,7 +388,7 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
                       BuildExtentIndex(format, uri, list, objects, options));
   std::optional<std::string> kept;
   if (old != nullptr && !old->head().content_sum().empty()) {
-    kept = KeepContent(*old, built.head);
+    kept = KeepContent(*old, built);
     if (!kept.has_value()) WarnOfLostContent(*old, built, uri);
   }
   std::string bytes = kept.has_value()
@@ -370,6 +396,30 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
                           : EncodeExtentIndex(built.head, built.columns);
   MR_ASSIGN_OR_RETURN(*file, Save(bytes, uri, cache_dir));
   return ExtentIndex::FromBytes(std::move(bytes));
+}
+
+void DropExtentIndex(const ExtentIndex& index, const ExtentUri& uri,
+                     const std::string& cache_dir) {
+  const std::string cache_folder = CacheFolder(cache_dir);
+  if (cache_folder.empty()) return;
+  const std::string file = FileOfIndex(uri, cache_folder);
+  const auto now = ExtentIndex::Open(file);
+  if (!now.ok() || (*now)->checksum() != index.checksum()) return;
+  if (unlink(file.c_str()) == 0) {
+    MR_LOG(INFO) << "removed the index " << file << " of " << uri.ToString()
+                 << ": it is outdated, and the next start makes a new one"
+                 << (index.head().content_sum().empty()
+                         ? ""
+                         : absl::StrCat(", with the fingerprint of the content "
+                                        "if `millrace-data index ",
+                                        uri.ShellArgument(), "` makes it"));
+  } else if (errno != ENOENT) {
+    // For example, `millrace-data index` was run by another user.
+    MR_LOG(ERROR)
+        << FileError(errno, "remove the outdated index", file).message()
+        << "; remove the file, or the next start serves " << uri.ToString()
+        << " by it again";
+  }
 }
 
 }  // namespace millrace::storage

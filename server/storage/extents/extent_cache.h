@@ -1,6 +1,7 @@
 // The extent index of a dataset in the cache folder, so that objects are
 // scanned once: finds the index, checks that it is whole and that no object has
-// changed since, and scans the objects when it is not.
+// changed since, and scans the objects when it is not. Of an index of files it
+// checks the table; the files themselves are compared when they are read.
 //
 // Thread-safe; processes may share a cache folder.
 //
@@ -43,6 +44,12 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
     const ExtentFormat& format, const ExtentUri& uri, ObjectReader& objects,
     const std::string& cache_dir, const BuildOptions& options,
     std::string* file);
+
+// Removes the index from the cache folder, unless it is another one meanwhile:
+// a file that it describes has changed, and the next start makes a new one.
+// Logs that.
+void DropExtentIndex(const ExtentIndex& index, const ExtentUri& uri,
+                     const std::string& cache_dir);
 
 }  // namespace millrace::storage
 

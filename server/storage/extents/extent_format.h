@@ -4,6 +4,10 @@
 // index file, reads, memory, errors, fingerprints). Each format is one folder
 // beside this one and a line in extent_formats.cc.
 //
+// A format is of one of two kinds, and overrides the functions of its kind:
+// its objects have the records (NewRule(), Scan()), or its object is a table
+// that names a file for each sample (names_files(), ReadTable()).
+//
 // ExtentFormat is stateless and thread-safe. A RecordScanner belongs to one
 // thread at a time and to one object.
 
@@ -21,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/storage/extents/field_rule.h"
+#include "server/storage/extents/file_table.h"
 #include "server/storage/extents/object_window.h"
 
 namespace millrace::storage {
@@ -59,6 +64,8 @@ struct ObjectList {
   std::string description;
 };
 
+struct ExtentUri;
+
 class ExtentFormat {
  public:
   virtual ~ExtentFormat() = default;
@@ -77,7 +84,12 @@ class ExtentFormat {
   // Unimplemented: as RecordScanner::Next().
   virtual absl::StatusOr<std::unique_ptr<FieldRule>> NewRule(
       const ObjectList& objects, const FormatOptions& options,
-      ObjectWindow& first) const = 0;
+      ObjectWindow& first) const {
+    static_cast<void>(objects);
+    static_cast<void>(options);
+    static_cast<void>(first);
+    return absl::InternalError("the format has no records");
+  }
 
   // The rule that encoded itself so. DataLoss: the bytes are none.
   virtual absl::StatusOr<std::unique_ptr<FieldRule>> RestoreRule(
@@ -86,7 +98,25 @@ class ExtentFormat {
   // `window` and `rule` must outlive the scanner. Errors of Next() about the
   // object's beginning.
   virtual absl::StatusOr<std::unique_ptr<RecordScanner>> Scan(
-      ObjectWindow& window, const FieldRule& rule) const = 0;
+      ObjectWindow& window, const FieldRule& rule) const {
+    static_cast<void>(window);
+    static_cast<void>(rule);
+    return absl::InternalError("the format has no records");
+  }
+
+  // Whether the first object of List() is a table whose rows name the files of
+  // the samples. Its rules are FileRules.
+  virtual bool names_files() const { return false; }
+
+  // The table with the content `text` of that object, with the classes that the
+  // options of `uri` give. InvalidArgument, a usage error: an option is wrong,
+  // or does not fit the table. DataLoss: the table is damaged. Names the table.
+  virtual absl::StatusOr<std::unique_ptr<const FileTable>> ReadTable(
+      const ExtentUri& uri, absl::string_view text) const {
+    static_cast<void>(uri);
+    static_cast<void>(text);
+    return absl::InternalError("the format has no table");
+  }
 };
 
 }  // namespace millrace::storage

@@ -1,5 +1,6 @@
 #include "server/storage/extents/extent_formats.h"
 
+#include "server/storage/csv/csv_format.h"
 #include "server/storage/litdata/litdata_format.h"
 #include "server/storage/mds/mds_format.h"
 #include "server/storage/tar/tar_format.h"
@@ -9,6 +10,7 @@ namespace millrace::storage {
 
 absl::Span<const ExtentFormat* const> ExtentFormats() {
   static const ExtentFormat* const formats[] = {
+      &CsvFormat(),
       &LitdataFormat(),
       &MdsFormat(),
       &TarFormat(),

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
+#include "common/folder.h"
 #include "common/status_macros.h"
 #include "server/storage/sample_check.h"
 
@@ -48,7 +50,7 @@ constexpr uint64_t Padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 std::string EncodeHead(const ExtentIndexHead& head) {
   const std::string message = head.SerializeAsString();
   std::string out(kMagic);
-  AppendNumber(kExtentIndexVersion, &out);
+  AppendNumber(head.files() ? kFileIndexVersion : kExtentIndexVersion, &out);
   AppendNumber(static_cast<uint32_t>(message.size()), &out);
   AppendNumber(uint64_t{0}, &out);
   out += message;
@@ -77,6 +79,31 @@ absl::Span<const uint8_t> AsBytes(absl::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
+template <typename T>
+absl::Span<const uint8_t> AsBytes(const std::vector<T>& numbers) {
+  return AsBytes(absl::MakeConstSpan(numbers));
+}
+
+// The sum over the columns that two copies of the files have alike.
+Hash128 SumOfFiles(const ExtentIndexHead& head,
+                   absl::Span<const absl::Span<const uint8_t>> columns) {
+  ContentSum sum;
+  sum.Add(0, columns);
+  const absl::Span<const uint8_t> rule[] = {AsBytes(head.rule())};
+  sum.Add(1, rule);
+  return sum.value();
+}
+
+// Whether `ends` rise up to `bytes`.
+bool AreEnds(absl::Span<const uint64_t> ends, uint64_t bytes) {
+  uint64_t before = 0;
+  for (const uint64_t end : ends) {
+    if (end < before) return false;
+    before = end;
+  }
+  return before == bytes;
+}
+
 bool IsSum(const std::string& text) {
   Hash128 unused;
   return HashFromHex(text, &unused);
@@ -103,17 +130,28 @@ ObjectIdentity IdentityOf(const ExtentIndexObject& object) {
 std::string EncodeExtentIndex(const ExtentIndexHead& head,
                               const ExtentColumns& columns) {
   std::string out = EncodeHead(head);
-  size_t all = out.size() + 12 * columns.offsets.size() + 16;
-  for (const std::string& values : columns.values) all += values.size() + 8;
-  for (const auto& lengths : columns.lengths) all += 4 * lengths.size() + 8;
-  out.reserve(all);
-  AppendColumn(columns.offsets.data(), 8 * columns.offsets.size(), &out);
-  AppendColumn(columns.bytes.data(), 4 * columns.bytes.size(), &out);
-  for (const std::string& values : columns.values) {
-    AppendColumn(values.data(), values.size(), &out);
+  std::vector<absl::Span<const uint8_t>> parts;
+  if (head.files()) {
+    parts = {AsBytes(columns.modified_nanos), AsBytes(columns.changed_nanos),
+             AsBytes(columns.inodes),         AsBytes(columns.bytes),
+             AsBytes(columns.name_ends),      AsBytes(columns.names)};
+  } else {
+    parts = {AsBytes(columns.offsets), AsBytes(columns.bytes)};
+  }
+  for (size_t i = 0; i < columns.values.size(); ++i) {
+    if (head.values(static_cast<int>(i)).bytes() == 0) {
+      parts.push_back(AsBytes(columns.value_ends[i]));
+    }
+    parts.push_back(AsBytes(columns.values[i]));
   }
   for (const std::vector<uint32_t>& lengths : columns.lengths) {
-    AppendColumn(lengths.data(), 4 * lengths.size(), &out);
+    parts.push_back(AsBytes(lengths));
+  }
+  size_t all = out.size();
+  for (const absl::Span<const uint8_t> part : parts) all += Padded(part.size());
+  out.reserve(all);
+  for (const absl::Span<const uint8_t> part : parts) {
+    AppendColumn(part.data(), part.size(), &out);
   }
   SetChecksum(&out);
   return out;
@@ -144,6 +182,18 @@ Hash128 ExtentListingSum(const ExtentIndexHead& head,
   return sum.value();
 }
 
+Hash128 FileListingSum(const ExtentIndexHead& head,
+                       const ExtentColumns& columns) {
+  std::vector<absl::Span<const uint8_t>> parts = {
+      AsBytes(columns.bytes), AsBytes(columns.modified_nanos),
+      AsBytes(columns.name_ends), AsBytes(columns.names)};
+  for (size_t i = 0; i < columns.values.size(); ++i) {
+    parts.push_back(AsBytes(columns.value_ends[i]));
+    parts.push_back(AsBytes(columns.values[i]));
+  }
+  return SumOfFiles(head, parts);
+}
+
 absl::StatusOr<std::unique_ptr<const ExtentIndex>> ExtentIndex::FromBytes(
     std::string bytes) {
   std::unique_ptr<ExtentIndex> index(new ExtentIndex());
@@ -172,10 +222,10 @@ absl::Status ExtentIndex::Parse(absl::string_view bytes) {
     return Damaged("it does not begin as an index");
   }
   const auto version = NumberAt<uint32_t>(bytes, 8);
-  if (version != kExtentIndexVersion) {
-    return absl::UnimplementedError(absl::StrCat("it is of version ", version,
-                                                 ", and this program uses ",
-                                                 kExtentIndexVersion));
+  if (version != kExtentIndexVersion && version != kFileIndexVersion) {
+    return absl::UnimplementedError(
+        absl::StrCat("it is of version ", version, ", and this program uses ",
+                     kExtentIndexVersion, " and ", kFileIndexVersion));
   }
   const size_t head_bytes = NumberAt<uint32_t>(bytes, 12);
   if (head_bytes > std::min<size_t>(bytes.size() - kPrefixBytes, INT_MAX) ||
@@ -185,6 +235,9 @@ absl::Status ExtentIndex::Parse(absl::string_view bytes) {
   if (!head_.ParseFromArray(bytes.data() + kPrefixBytes,
                             static_cast<int>(head_bytes))) {
     return Damaged("its head cannot be parsed");
+  }
+  if (has_files() != (version == kFileIndexVersion)) {
+    return Damaged("its version is wrong");
   }
   if (!IsSum(head_.listing_sum()) ||
       (!head_.content_sum().empty() && !IsSum(head_.content_sum()))) {
@@ -202,14 +255,65 @@ absl::Status ExtentIndex::Parse(absl::string_view bytes) {
     samples_ += object.samples();
   }
   if (samples_ == 0) return Damaged("it has no samples");
+  if (has_files() && objects_[0].samples != samples_) {
+    return Damaged("its objects are wrong");
+  }
   MR_RETURN_IF_ERROR(
       ParseColumns(bytes.substr(Padded(kPrefixBytes + head_bytes))));
   // After the sizes: a file that has grown is not read as a whole.
+  checksum_ = NumberAt<uint64_t>(bytes, 16);
   if (XXH3_64bits(bytes.data() + kPrefixBytes, bytes.size() - kPrefixBytes) !=
-      NumberAt<uint64_t>(bytes, 16)) {
+      checksum_) {
     return Damaged("its checksum differs");
   }
-  return CheckExtents();
+  return has_files() ? CheckFileNames() : CheckExtents();
+}
+
+// Takes columns one after the other.
+class ExtentIndex::ColumnReader {
+ public:
+  ColumnReader(absl::string_view columns, int64_t samples)
+      : columns_(columns), samples_(static_cast<uint64_t>(samples)) {}
+
+  // A column of `bytes` bytes; null: it is cut off.
+  const char* Take(uint64_t bytes) {
+    if (bytes > columns_.size() || Padded(bytes) > columns_.size()) {
+      return nullptr;
+    }
+    const char* const column = columns_.data();
+    columns_.remove_prefix(Padded(bytes));
+    return column;
+  }
+  // A column of `each` bytes a sample.
+  const char* TakeOfEach(uint64_t each) {
+    uint64_t bytes;
+    return __builtin_mul_overflow(each, samples_, &bytes) ? nullptr
+                                                          : Take(bytes);
+  }
+  template <typename T>
+  bool Take(absl::Span<const T>* numbers) {
+    const char* const column = TakeOfEach(sizeof(T));
+    if (column == nullptr) return false;
+    *numbers = {reinterpret_cast<const T*>(column), samples_};
+    return true;
+  }
+  bool done() const { return columns_.empty(); }
+
+ private:
+  absl::string_view columns_;
+  const uint64_t samples_;
+};
+
+absl::Status ExtentIndex::ParseFiles(ColumnReader* reader) {
+  if (!reader->Take(&modified_nanos_) || !reader->Take(&changed_nanos_) ||
+      !reader->Take(&inodes_) || !reader->Take(&bytes_) ||
+      !reader->Take(&name_ends_)) {
+    return Damaged("it is too short");
+  }
+  const char* const names = reader->Take(name_ends_.back());
+  if (names == nullptr) return Damaged("it is too short");
+  names_ = {names, name_ends_.back()};
+  return absl::OkStatus();
 }
 
 absl::Status ExtentIndex::ParseColumns(absl::string_view columns) {
@@ -217,38 +321,37 @@ absl::Status ExtentIndex::ParseColumns(absl::string_view columns) {
       SampleCheck::Create(head_.schema());
   if (!schema.ok()) return Damaged(schema.status().message());
   columns_ = columns;
-  const auto count = static_cast<uint64_t>(samples_);
-  uint64_t at = 0;
-  // The next column, of `each` bytes a sample; null: it is cut off.
-  const auto next = [&](uint64_t each) -> const char* {
-    const uint64_t bytes = Padded(each * count);
-    if (bytes > columns.size() - at) return nullptr;
-    const char* const column = columns.data() + at;
-    at += bytes;
-    return column;
-  };
-  const char* column = next(sizeof(uint64_t));
-  if (column == nullptr) return Damaged("it is too short");
-  offsets_ = {reinterpret_cast<const uint64_t*>(column), count};
-  column = next(sizeof(uint32_t));
-  if (column == nullptr) return Damaged("it is too short");
-  bytes_ = {reinterpret_cast<const uint32_t*>(column), count};
-
+  ColumnReader reader(columns, samples_);
+  if (has_files()) {
+    MR_RETURN_IF_ERROR(ParseFiles(&reader));
+  } else if (!reader.Take(&offsets_) || !reader.Take(&bytes_)) {
+    return Damaged("it is too short");
+  }
   values_.resize(schema->fields());
   lengths_.resize(schema->fields());
   uint64_t value_bytes = 0;
   for (const ExtentIndexValues& entry : head_.values()) {
     value_bytes += entry.bytes();
     if (entry.field() < 0 || entry.field() >= schema->fields() ||
-        entry.bytes() == 0 || value_bytes > kMaxValueBytes ||
-        values_[entry.field()].bytes != 0 ||
-        schema->fixed_bytes(entry.field()) != entry.bytes()) {
+        values_[entry.field()].data != nullptr ||
+        (has_files() ? entry.field() == 0
+                     : entry.bytes() == 0 || value_bytes > kMaxValueBytes) ||
+        schema->fixed_bytes(entry.field()) !=
+            (entry.bytes() == 0 ? -1 : int64_t{entry.bytes()})) {
       return Damaged("its columns are wrong");
     }
-    column = next(entry.bytes());
+    Values& values = values_[entry.field()];
+    values.bytes = entry.bytes();
+    const char* column = nullptr;
+    if (entry.bytes() > 0) {
+      column = reader.TakeOfEach(entry.bytes());
+    } else if (absl::Span<const uint64_t> ends; reader.Take(&ends)) {
+      values.bytes = ends.back();
+      values.ends = ends.data();
+      column = reader.Take(values.bytes);
+    }
     if (column == nullptr) return Damaged("it is too short");
-    values_[entry.field()] = {reinterpret_cast<const uint8_t*>(column),
-                              entry.bytes()};
+    values.data = reinterpret_cast<const uint8_t*>(column);
   }
   for (const int field : head_.lengths()) {
     if (field < 0 || field >= schema->fields() ||
@@ -256,11 +359,13 @@ absl::Status ExtentIndex::ParseColumns(absl::string_view columns) {
         lengths_[field].data() != nullptr) {
       return Damaged("its columns are wrong");
     }
-    column = next(sizeof(uint32_t));
-    if (column == nullptr) return Damaged("it is too short");
-    lengths_[field] = {reinterpret_cast<const uint32_t*>(column), count};
+    if (!reader.Take(&lengths_[field])) return Damaged("it is too short");
   }
-  if (at != columns.size()) return Damaged("it is too long");
+  // Reads of files have nothing else to take these fields from.
+  for (int field = 1; has_files() && field < schema->fields(); ++field) {
+    if (!has_values(field)) return Damaged("its columns are wrong");
+  }
+  if (!reader.done()) return Damaged("it is too long");
   return absl::OkStatus();
 }
 
@@ -276,6 +381,80 @@ absl::Status ExtentIndex::CheckExtents() {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status ExtentIndex::CheckFileNames() {
+  const auto count = static_cast<size_t>(samples_);
+  if (!AreEnds(name_ends_, names_.size()))
+    return Damaged("its names are wrong");
+  for (const Values& values : values_) {
+    if (values.ends != nullptr &&
+        !AreEnds({values.ends, count}, values.bytes)) {
+      return Damaged("its values are wrong");
+    }
+  }
+  for (const uint32_t bytes : bytes_) largest_ = std::max(largest_, bytes);
+  return absl::OkStatus();
+}
+
+absl::string_view ExtentIndex::file_name(int64_t i) const {
+  const uint64_t begin = i == 0 ? 0 : name_ends_[i - 1];
+  const uint64_t end = name_ends_[i];
+  // Otherwise the mapped file has changed.
+  if (begin > end || end > names_.size()) return "";
+  return names_.substr(begin, end - begin);
+}
+
+std::string ExtentIndex::FilePath(int64_t i) const {
+  const absl::string_view name = file_name(i);
+  if (absl::StartsWith(name, "/")) return std::string(name);
+  return JoinPath(FolderOf(objects_[0].name), name);
+}
+
+ObjectIdentity ExtentIndex::file_identity(int64_t i) const {
+  return {.bytes = bytes_[i],
+          .modified_nanos = modified_nanos_[i],
+          .changed_nanos = changed_nanos_[i],
+          .inode = inodes_[i],
+          .tag = ""};
+}
+
+uint64_t ExtentIndex::TotalFileBytes() const {
+  uint64_t total = 0;
+  for (const uint32_t bytes : bytes_) total += bytes;
+  return total;
+}
+
+absl::Span<const uint8_t> ExtentIndex::value(int field, int64_t i) const {
+  const Values& values = values_[field];
+  if (values.data == nullptr) return {};
+  if (values.ends == nullptr) {
+    return {values.data + static_cast<size_t>(i) * values.bytes, values.bytes};
+  }
+  const uint64_t begin = i == 0 ? 0 : values.ends[i - 1];
+  const uint64_t end = values.ends[i];
+  // Otherwise the mapped file has changed.
+  if (begin > end || end > values.bytes) return {};
+  return {values.data + begin, end - begin};
+}
+
+Hash128 ExtentIndex::ListingSum() const {
+  if (!has_files()) return ExtentListingSum(head_, offsets_, bytes_);
+  std::vector<absl::Span<const uint8_t>> parts = {
+      AsBytes(bytes_), AsBytes(modified_nanos_), AsBytes(name_ends_),
+      AsBytes(names_)};
+  const auto count = static_cast<size_t>(samples_);
+  for (const ExtentIndexValues& entry : head_.values()) {
+    const Values& values = values_[entry.field()];
+    if (values.ends == nullptr) {
+      parts.push_back({});
+      parts.push_back({values.data, values.bytes * count});
+    } else {
+      parts.push_back(AsBytes(absl::MakeConstSpan(values.ends, count)));
+      parts.push_back({values.data, values.bytes});
+    }
+  }
+  return SumOfFiles(head_, parts);
 }
 
 int ExtentIndex::ObjectOf(int64_t i) const {

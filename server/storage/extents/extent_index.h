@@ -3,7 +3,11 @@
 // objects with their identities (docs/formats.md defines the file byte by
 // byte).
 //
-// It never looks at the objects; extent_cache.h does.
+// Where each sample is a file of its own (csv:), it has columns of names and
+// identities instead, and the values of all fields but the file: a million
+// files are 36 bytes and a name each, in pages of the page cache.
+//
+// It never looks at the objects and files; extent_cache.h does.
 //
 // Immutable and thread-safe. Owns its bytes, in memory or as a map of a file.
 //
@@ -31,8 +35,10 @@
 
 namespace millrace::storage {
 
+// Version of an index of records, and of one of files.
 inline constexpr uint32_t kExtentIndexVersion = 1;
-// Max bytes of a sample's values in the index.
+inline constexpr uint32_t kFileIndexVersion = 2;
+// Max bytes of a sample's values in an index of records.
 inline constexpr uint64_t kMaxValueBytes = 64;
 
 struct Extent {
@@ -42,10 +48,18 @@ struct Extent {
 
 // The columns of an index that is being made.
 struct ExtentColumns {
-  std::vector<uint64_t> offsets;
-  std::vector<uint32_t> bytes;
+  std::vector<uint64_t> offsets;    // of records
+  std::vector<uint32_t> bytes;      // of records, or of files
   std::vector<std::string> values;  // of head.values(): n values each
   std::vector<std::vector<uint32_t>> lengths;  // of head.lengths()
+  // Of files.
+  std::vector<int64_t> modified_nanos;
+  std::vector<int64_t> changed_nanos;
+  std::vector<uint64_t> inodes;
+  std::vector<uint64_t> name_ends;  // in `names`
+  std::string names;
+  // Of head.values() whose sizes differ: their ends; otherwise empty.
+  std::vector<std::vector<uint64_t>> value_ends;
 };
 
 // Bytes of an index as a file. The head's listing_sum must be set.
@@ -56,6 +70,10 @@ std::string EncodeExtentIndex(const ExtentIndexHead& head,
 Hash128 ExtentListingSum(const ExtentIndexHead& head,
                          absl::Span<const uint64_t> offsets,
                          absl::Span<const uint32_t> bytes);
+
+// The same of an index of files.
+Hash128 FileListingSum(const ExtentIndexHead& head,
+                       const ExtentColumns& columns);
 
 // `identity` as the index stores it, and back.
 void SetIdentity(const ObjectIdentity& identity, ExtentIndexObject* object);
@@ -87,16 +105,25 @@ class ExtentIndex {
   int ObjectOf(int64_t i) const;
 
   // Of sample `i`, which exists.
-  Extent extent(int64_t i) const { return {offsets_[i], bytes_[i]}; }
+  Extent extent(int64_t i) const {
+    return {has_files() ? 0 : offsets_[i], bytes_[i]};
+  }
   uint32_t largest_extent() const { return largest_; }
 
+  // Whether each sample is a file of its own.
+  bool has_files() const { return head_.files(); }
+  // Of such an index: the file of sample `i` as the table names it; lives as
+  // long as the index. Its path. Its identity.
+  absl::string_view file_name(int64_t i) const;
+  std::string FilePath(int64_t i) const;
+  ObjectIdentity file_identity(int64_t i) const;
+  uint64_t TotalFileBytes() const;
+
+  // Whether the index has the values of the field.
+  bool has_values(int field) const { return values_[field].data != nullptr; }
   // The value of field `field` of sample `i`; empty: the index has no values of
   // that field.
-  absl::Span<const uint8_t> value(int field, int64_t i) const {
-    const Values& values = values_[field];
-    if (values.bytes == 0) return {};
-    return {values.data + static_cast<size_t>(i) * values.bytes, values.bytes};
-  }
+  absl::Span<const uint8_t> value(int field, int64_t i) const;
   // Lengths of the values of a RAGGED field in bytes; empty: not known.
   absl::Span<const uint32_t> lengths(int field) const {
     return lengths_[field];
@@ -104,9 +131,9 @@ class ExtentIndex {
 
   // Bytes of the same columns with another head.
   std::string WithHead(const ExtentIndexHead& head) const;
-  Hash128 ListingSum() const {
-    return ExtentListingSum(head_, offsets_, bytes_);
-  }
+  Hash128 ListingSum() const;
+  // Tells files of indexes from each other; of the bytes of the file.
+  uint64_t checksum() const { return checksum_; }
 
   // Memory that the process holds as long as the index lives: an estimate. Of a
   // mapped file without its pages, which belong to the page cache.
@@ -124,13 +151,18 @@ class ExtentIndex {
  private:
   struct Values {
     const uint8_t* data = nullptr;
-    size_t bytes = 0;  // of one value
+    size_t bytes = 0;  // of one value; with `ends` of all
+    // Of the values, if their sizes differ.
+    const uint64_t* ends = nullptr;
   };
+  class ColumnReader;
 
   ExtentIndex() = default;
   absl::Status Parse(absl::string_view bytes);
   absl::Status ParseColumns(absl::string_view columns);
+  absl::Status ParseFiles(ColumnReader* reader);
   absl::Status CheckExtents();
+  absl::Status CheckFileNames();
   absl::string_view bytes_of_file() const;
 
   // Constant once parsed. One of the two holds the bytes.
@@ -140,11 +172,18 @@ class ExtentIndex {
   std::vector<Object> objects_;
   int64_t samples_ = 0;
   uint32_t largest_ = 0;
+  uint64_t checksum_ = 0;
   absl::string_view columns_;
   absl::Span<const uint64_t> offsets_;
   absl::Span<const uint32_t> bytes_;
   std::vector<Values> values_;  // of each field
   std::vector<absl::Span<const uint32_t>> lengths_;
+  // Of files.
+  absl::Span<const int64_t> modified_nanos_;
+  absl::Span<const int64_t> changed_nanos_;
+  absl::Span<const uint64_t> inodes_;
+  absl::Span<const uint64_t> name_ends_;
+  absl::string_view names_;
 };
 
 }  // namespace millrace::storage

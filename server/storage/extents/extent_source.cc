@@ -18,6 +18,7 @@
 #include "server/storage/objects/local_objects.h"
 #include "server/storage/read_error.h"
 #include "server/storage/read_memory.h"
+#include "server/storage/sample_files.h"
 #include "server/storage/shard_set.h"
 
 namespace millrace::storage {
@@ -25,7 +26,9 @@ namespace {
 
 // Of the objects and their versions, by which reads compare them.
 std::string FilesIdentityOf(const ExtentIndex& index) {
-  std::string text;
+  // An index of files has their versions in its columns.
+  std::string text =
+      index.has_files() ? absl::StrCat(index.checksum(), " ") : "";
   for (int i = 0; i < index.objects(); ++i) {
     const auto& [name, identity, first, samples] = index.object(i);
     absl::StrAppend(&text, name.size(), ":", name, " ", identity.bytes, " ",
@@ -37,13 +40,19 @@ std::string FilesIdentityOf(const ExtentIndex& index) {
       HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
 }
 
-class ExtentSource final : public RecordSource {
+class ExtentSource final : public RecordSource, public SampleFiles {
  public:
-  ExtentSource(DatasetInfo info, std::unique_ptr<ObjectReader> objects,
+  ExtentSource(DatasetInfo info, ExtentUri uri,
+               const OpenSourceOptions& options,
+               std::unique_ptr<ObjectReader> objects,
                std::unique_ptr<const ExtentIndex> index,
                std::unique_ptr<const FieldRule> rule, RecordSplitter splitter,
                ByteBudget::Reservation list, std::unique_ptr<ReadMemory> memory)
       : info_(std::move(info)),
+        uri_(std::move(uri)),
+        cache_dir_(options.cache_dir),
+        keep_index_(options.keep_content_index &&
+                    !index->head().content_sum().empty()),
         objects_(std::move(objects)),
         index_(std::move(index)),
         rule_(std::move(rule)),
@@ -71,6 +80,14 @@ class ExtentSource final : public RecordSource {
   // another server.
   absl::Status CheckFiles() const override { return index_->CheckUnchanged(); }
 
+  // Of an index of files.
+  const SampleFiles* sample_files() const override {
+    return index_->has_files() ? this : nullptr;
+  }
+  std::string FileOf(int64_t index) const override {
+    return std::string(index_->file_name(index));
+  }
+
   const ExtentIndex& index() const { return *index_; }
   const RecordSplitter& splitter() const { return splitter_; }
   FileRoom& room() const { return memory_->room(); }
@@ -89,8 +106,26 @@ class ExtentSource final : public RecordSource {
                     i - place.first_sample, i);
   }
 
+  // Reads the file of sample `i`, of `bytes` bytes, to `data`.
+  absl::Status LoadFile(int64_t i, uint32_t bytes, uint8_t* data) const {
+    absl::Status status =
+        objects_->Read(index_->FilePath(i), index_->file_identity(i), 0,
+                       absl::MakeSpan(data, bytes));
+    if (absl::IsDataLoss(status)) {
+      // If the map of the index has changed, the error is that change.
+      MR_RETURN_IF_ERROR(index_->CheckUnchanged());
+      if (faults_.Add(i, std::string(status.message())) && !keep_index_) {
+        DropExtentIndex(*index_, uri_, cache_dir_);
+      }
+    }
+    return AtSample(std::move(status), FileOf(i), 0, i);
+  }
+
  private:
   const DatasetInfo info_;
+  const ExtentUri uri_;
+  const std::string cache_dir_;
+  const bool keep_index_;  // also when a file turns out to have changed
   const std::unique_ptr<ObjectReader> objects_;
   const std::unique_ptr<const ExtentIndex> index_;
   const std::unique_ptr<const FieldRule> rule_;  // of splitter_
@@ -107,7 +142,10 @@ uint64_t ExtentSource::BytesOf(int64_t i, const std::vector<bool>& used) const {
   for (const int field : splitter_.all()) {
     if (!used.empty() && !used[field]) continue;
     const int64_t fixed = splitter_.check().fixed_bytes(field);
-    if (fixed >= 0) {
+    if (index_->has_files()) {
+      bytes +=
+          field == 0 ? index_->extent(i).bytes : index_->value(field, i).size();
+    } else if (fixed >= 0) {
       bytes += static_cast<uint64_t>(fixed);
     } else if (!index_->lengths(field).empty()) {
       bytes += index_->lengths(field)[i];
@@ -138,6 +176,7 @@ class ExtentReader final : public RecordReader {
     if (index < 0 || index >= extents.samples()) {
       return NoSuchSample(index, extents.samples());
     }
+    if (extents.has_files()) return ReadFile(index, visit);
     const int object = extents.ObjectOf(index);
     EncodedSample sample;
     sample.shard = object;
@@ -185,8 +224,48 @@ class ExtentReader final : public RecordReader {
   void NoteUsed() {
     indexed_ = true;
     for (const int field : which_) {
-      indexed_ &= !source_.index().value(field, 0).empty();
+      indexed_ &= source_.index().has_values(field);
     }
+  }
+
+  absl::Status ReadFile(
+      int64_t index,
+      absl::FunctionRef<absl::Status(const EncodedSample&)> visit) {
+    const ExtentIndex& extents = source_.index();
+    fields_.Clear();
+    std::optional<FileRoom::Buffer> file;
+    for (const int field : which_) {
+      if (field != 0) {
+        fields_.Set(field, extents.value(field, index));
+        continue;
+      }
+      const uint32_t bytes = extents.extent(index).bytes;
+      if (bytes > extents.largest_extent()) {
+        // The mapped file has changed: the file may not fit into the room.
+        MR_RETURN_IF_ERROR(extents.CheckUnchanged());
+        return AtFile(absl::DataLossError("the index is damaged"), index);
+      }
+      // Before the file is opened: who waits for memory holds no descriptor.
+      file.emplace(source_.room(), bytes);
+      if (file->data() == nullptr) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("the system has no memory for the ",
+                         FormatByteSize(bytes), " of ", source_.FileOf(index)));
+      }
+      MR_RETURN_IF_ERROR(source_.LoadFile(index, bytes, file->data()));
+      fields_.Set(0, {file->data(), bytes});
+    }
+    absl::Status status =
+        source_.splitter().check().Check(fields_.all(), which_);
+    if (!status.ok()) {
+      MR_RETURN_IF_ERROR(extents.CheckUnchanged());
+      return AtFile(std::move(status), index);
+    }
+    return visit({.fields = fields_.all(), .shard = 0, .row = index});
+  }
+
+  absl::Status AtFile(absl::Status status, int64_t index) const {
+    return AtSample(std::move(status), source_.FileOf(index), 0, index);
   }
 
   absl::Status ReadIndexed(
@@ -244,6 +323,21 @@ std::string ListedFingerprint(const DatasetInfo& info, Hash128 listing) {
 // How records are read.
 ReadUse UseOf(const ExtentIndex& index, const ExtentUri& uri,
               const DatasetInfo& info) {
+  if (index.has_files()) {
+    return {.largest_bytes = index.largest_extent(),
+            .largest = absl::StrCat(
+                "the largest file of ", uri.ToString(), " has ",
+                FormatExactByteSize(index.largest_extent()),
+                ", and the server holds a file as a whole while it reads it"),
+            .largest_of = "the largest file of a table",
+            .remedy = "pack the table, or remove the file",
+            .one_at_a_time = absl::StrCat(
+                uri.ToString(),
+                ": its files are read one at a time, because other datasets "
+                "have the memory for reading; raise --memory_budget, or pack "
+                "the table"),
+            .dataset = &info};
+  }
   return {.largest_bytes = index.largest_extent(),
           .largest = absl::StrCat(
               "the largest record of ", uri.ToString(), " has ",
@@ -268,7 +362,9 @@ absl::StatusOr<DatasetInfo> DescribeExtents(const ExtentIndex& index,
   info.set_format(head.format());
   info.set_samples(index.samples());
   *info.mutable_schema() = head.schema();
-  MR_RETURN_IF_ERROR(uri.ApplyTo(class_field, info.mutable_schema()));
+  if (!index.has_files()) {
+    MR_RETURN_IF_ERROR(uri.ApplyTo(class_field, info.mutable_schema()));
+  }
   for (int i = 0; i < index.objects(); ++i) {
     const ExtentIndex::Object& object = index.object(i);
     ShardInfo& shard = *info.add_shards();
@@ -277,6 +373,12 @@ absl::StatusOr<DatasetInfo> DescribeExtents(const ExtentIndex& index,
     shard.set_samples(object.samples);
     shard.set_bytes(static_cast<int64_t>(object.identity.bytes));
     shard.set_content_sum(head.objects(i).content_sum());
+  }
+  if (index.has_files()) {
+    // The table alone: what it depends on has no samples.
+    info.mutable_shards()->DeleteSubrange(1, info.shards_size() - 1);
+    info.mutable_shards(0)->set_bytes(
+        static_cast<int64_t>(index.TotalFileBytes()));
   }
   SetImagePresets(&info);
   Hash128 sum;
@@ -306,15 +408,16 @@ absl::StatusOr<std::unique_ptr<RecordSource>> NewExtentSource(
       std::unique_ptr<ReadMemory> memory,
       ReadMemory::Reserve(UseOf(*index, uri, info), options, &room));
   return std::make_unique<ExtentSource>(
-      std::move(info), std::move(objects), std::move(index), std::move(rule),
-      std::move(splitter), std::move(room), std::move(memory));
+      std::move(info), uri, options, std::move(objects), std::move(index),
+      std::move(rule), std::move(splitter), std::move(room), std::move(memory));
 }
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenExtentSource(
     const ExtentFormat& format, absl::string_view rest,
     const OpenSourceOptions& options) {
   MR_ASSIGN_OR_RETURN(const ExtentUri uri,
-                      UsageError(ExtentUri::Parse(format.scheme(), rest)));
+                      UsageError(ExtentUri::Parse(format.scheme(), rest,
+                                                  format.names_files())));
   auto objects = std::make_unique<LocalObjects>();
   ByteBudget::Reservation room;
   MR_ASSIGN_OR_RETURN(std::unique_ptr<const ExtentIndex> index,

@@ -6,6 +6,10 @@
 // are never served. Other objects are served on, so CheckFiles() is about the
 // index alone. What another attempt may cure is Unavailable.
 //
+// Where each sample is a file of its own (csv:), the same holds of the files.
+// The first one that has changed removes the index from the cache folder, so
+// that the next start makes a new one. Errors name the file.
+//
 // While a reader visits a sample, it holds the whole record, in memory of
 // ReadMemory.
 //

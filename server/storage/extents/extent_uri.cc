@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/count_text.h"
+#include "common/folder.h"
 #include "common/program/nearest_word.h"
 #include "common/regular_file.h"
 #include "common/shell_word.h"
@@ -69,6 +70,16 @@ std::string AbsolutePath(const std::string& path) {
   return error ? path : absolute.string();
 }
 
+// The same, with a link as its last part.
+std::string AbsolutePathOfLink(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string name = slash == path.npos ? path : path.substr(slash + 1);
+  // Not of "/data/", "." and "..", which are folders.
+  if (name.empty() || name == "." || name == "..") return AbsolutePath(path);
+  return JoinPath(
+      AbsolutePath(slash == path.npos ? "." : path.substr(0, slash + 1)), name);
+}
+
 // The names in a file, one a line.
 absl::StatusOr<std::vector<std::string>> ReadClassNames(
     const std::string& file) {
@@ -110,7 +121,8 @@ absl::Status CheckOptions(absl::string_view scheme,
 }
 
 absl::StatusOr<ExtentUri> ExtentUri::Parse(absl::string_view scheme,
-                                           absl::string_view rest) {
+                                           absl::string_view rest,
+                                           bool is_table) {
   ExtentUri uri;
   uri.scheme = std::string(scheme);
   const size_t options = FindOptions(rest);
@@ -120,7 +132,8 @@ absl::StatusOr<ExtentUri> ExtentUri::Parse(absl::string_view scheme,
     return absl::InvalidArgumentError(
         absl::StrCat("the path is empty; write ", scheme, ":PATH"));
   }
-  uri.path = AbsolutePath(std::string(path));
+  uri.path = is_table ? AbsolutePathOfLink(std::string(path))
+                      : AbsolutePath(std::string(path));
   if (options == rest.npos) return uri;
   for (const absl::string_view pair :
        absl::StrSplit(rest.substr(options), '&')) {
@@ -132,9 +145,18 @@ absl::StatusOr<ExtentUri> ExtentUri::Parse(absl::string_view scheme,
           absl::StrCat("option ", key, " is given twice"));
     }
   }
+  const auto add_record_options = [&uri] {
+    for (const auto& [key, value] : uri.options) {
+      absl::StrAppend(&uri.record_options, key, "=", value, "\n");
+    }
+  };
+  if (const auto it = uri.options.find("classes"); it != uri.options.end()) {
+    if (it->second.empty()) return Bad("classes", "", "a file");
+    if (is_table) it->second = AbsolutePath(it->second);
+  }
+  if (is_table) add_record_options();
   if (const auto it = uri.options.find("classes"); it != uri.options.end()) {
     uri.classes_file = it->second;
-    if (it->second.empty()) return Bad("classes", "", "a file");
     uri.options.erase(it);
   }
   if (const auto it = uri.options.find("num_classes");
@@ -145,9 +167,7 @@ absl::StatusOr<ExtentUri> ExtentUri::Parse(absl::string_view scheme,
     }
     uri.options.erase(it);
   }
-  for (const auto& [key, value] : uri.options) {
-    absl::StrAppend(&uri.record_options, key, "=", value, "\n");
-  }
+  if (!is_table) add_record_options();
   if (const auto it = uri.options.find("label_offset");
       it != uri.options.end()) {
     if (!absl::SimpleAtoi(it->second, &uri.label_offset)) {

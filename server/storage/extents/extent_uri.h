@@ -34,14 +34,18 @@ struct ExtentUri {
   int64_t num_classes = 0;   // num_classes=N; 0: not given
   int64_t label_offset = 0;  // label_offset=K, added to each class index
   // What the records mean depends on these: KEY=VALUE lines in the order of the
-  // keys, without `classes` and `num_classes`.
+  // keys, without `classes` and `num_classes`. Of a table all options, because
+  // its index has the labels that they give.
   std::string record_options;
 
   // `rest`: what follows "tar:". A part of it that begins with '?' and
-  // consists of KEY=VALUE pairs, separated by '&', holds options.
+  // consists of KEY=VALUE pairs, separated by '&', holds options. Of a table
+  // (ExtentFormat::names_files()) a link as the last part of the path stays,
+  // because the paths in the table are relative to the folder of the link.
   // InvalidArgument: no path, or a wrong value of an option; names it.
   static absl::StatusOr<ExtentUri> Parse(absl::string_view scheme,
-                                         absl::string_view rest);
+                                         absl::string_view rest,
+                                         bool is_table = false);
 
   // "tar:/data/t-*.tar", for people.
   std::string ToString() const;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,10 +14,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "common/thread.h"
 #include "server/storage/content_hash.h"
+#include "server/storage/extents/file_index_builder.h"
 #include "server/storage/extents/reader_window.h"
 #include "server/storage/extents/record_splitter.h"
+#include "server/storage/extents/task_run.h"
 
 namespace millrace::storage {
 namespace {
@@ -33,66 +33,6 @@ absl::Status InObject(const absl::Status& status, const std::string& name) {
   return absl::Status(status.code(),
                       absl::StrCat(name, ": ", status.message()));
 }
-
-// Runs tasks 0 .. count-1 on threads, of which the calling one is the first.
-// The first task in the order that failed gives the error.
-class TaskRun {
- public:
-  using Task = std::function<absl::Status(int64_t task)>;
-
-  // `next_task` makes the function of one thread. `go_on`: called on the
-  // calling thread; false: stop.
-  absl::Status Run(int64_t count, uint32_t threads,
-                   const std::function<Task()>& new_worker,
-                   const std::function<bool()>& go_on) {
-    count_ = count;
-    if (!go_on()) return Stopped();
-    {
-      std::vector<NamedThread> others;
-      const int64_t wanted = std::min<int64_t>(threads, count);
-      for (int64_t i = 1; i < wanted; ++i) {
-        others.emplace_back("mr-index", [this, &new_worker] {
-          Work(new_worker(), [] { return true; });
-        });
-      }
-      Work(new_worker(), go_on);
-    }
-    MutexLock lock(mu_);
-    if (!failed_.ok()) return failed_;
-    return cancelled_ ? Stopped() : absl::OkStatus();
-  }
-
- private:
-  void Work(const Task& task, const std::function<bool()>& go_on) {
-    while (!stopped_) {
-      const int64_t i = next_++;
-      if (i >= count_) break;
-      if (const absl::Status status = task(i); !status.ok()) {
-        stopped_ = true;
-        MutexLock lock(mu_);
-        if (failed_.ok() || i < failed_task_) {
-          failed_ = status;
-          failed_task_ = i;
-        }
-      } else if (!go_on()) {
-        stopped_ = true;
-        cancelled_ = true;
-      }
-    }
-  }
-
-  static absl::Status Stopped() {
-    return absl::CancelledError("interrupted; no index was written");
-  }
-
-  int64_t count_ = 0;
-  std::atomic<int64_t> next_{0};
-  std::atomic<bool> stopped_{false};
-  std::atomic<bool> cancelled_{false};
-  Mutex mu_;
-  absl::Status failed_ MR_GUARDED_BY(mu_);
-  int64_t failed_task_ MR_GUARDED_BY(mu_) = 0;
-};
 
 // What the scan of one object has found.
 struct Scanned {
@@ -490,6 +430,9 @@ absl::StatusOr<BuiltIndex> BuildExtentIndex(const ExtentFormat& format,
   if (list.names.empty()) {
     return absl::NotFoundError(
         absl::StrCat("there is no file at ", uri.path, "; check the path"));
+  }
+  if (format.names_files()) {
+    return BuildFileIndex(format, uri, list, objects, options);
   }
   return Builder(format, uri, list, objects, options).Build();
 }

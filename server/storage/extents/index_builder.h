@@ -1,6 +1,7 @@
 // Makes the index of a dataset whose records are byte ranges of objects: scans
 // the objects in parallel and, when asked, reads every record once for its
-// content hash, class indices and lengths.
+// content hash, class indices and lengths. Formats whose samples are files of
+// their own: file_index_builder.h.
 //
 // It keeps nothing: extent_cache.h writes and finds indexes.
 //
@@ -10,31 +11,13 @@
 #ifndef MILLRACE_SERVER_STORAGE_EXTENTS_INDEX_BUILDER_H_
 #define MILLRACE_SERVER_STORAGE_EXTENTS_INDEX_BUILDER_H_
 
-#include <cstdint>
-#include <memory>
-
 #include "absl/status/statusor.h"
-#include "proto/extent_index.pb.h"
-#include "proto/names.h"
+#include "server/storage/extents/build_options.h"
 #include "server/storage/extents/extent_format.h"
-#include "server/storage/extents/extent_index.h"
 #include "server/storage/extents/extent_uri.h"
-#include "server/storage/index_progress.h"
 #include "server/storage/objects/object_reader.h"
 
 namespace millrace::storage {
-
-struct BuildOptions {
-  uint32_t threads = 1;
-  bool content = false;  // otherwise only headers are read
-  // Objects while they are scanned, records while they are read; may be empty.
-  IndexProgress progress;
-};
-
-struct BuiltIndex {
-  ExtentIndexHead head;
-  ExtentColumns columns;
-};
 
 // InvalidArgument: an option does not fit, or an object is in the list twice.
 // DataLoss: an object is damaged, changed meanwhile, or has no record, or a

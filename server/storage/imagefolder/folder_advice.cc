@@ -8,7 +8,7 @@
 namespace millrace::storage {
 namespace {
 
-// A table that `pack --format=csv` reads.
+// A table that csv: and `pack --format=csv` read.
 std::vector<std::string>::const_iterator FindCsv(
     const std::vector<std::string>& tables) {
   return std::find_if(tables.begin(), tables.end(),
@@ -61,7 +61,7 @@ std::string FolderAdvice::InThisForm() const {
 std::string FolderAdvice::MayHoldLabels(
     const std::vector<std::string>& tables) const {
   return absl::StrCat(ListNames(tables), " may contain labels, which ",
-                      is_uri_ ? "the server"
+                      is_uri_ ? "imagefolder:"
                       : FindCsv(tables) == tables.end()
                           ? "pack"
                           : "--format=imagefolder",
@@ -73,12 +73,10 @@ std::string FolderAdvice::PackTable(
   const auto csv = FindCsv(tables);
   if (csv == tables.end()) return "";
   const std::string path = absl::StrCat(input_, "/", *csv);
-  return absl::StrCat(
-      "pack the table (",
-      is_uri_
-          ? absl::StrCat("`millrace-data pack --format=csv --input=", path, "`")
-          : absl::StrCat("--format=csv ", Argument(path)),
-      ") if it contains the paths of the images, or ");
+  return absl::StrCat(is_uri_ ? absl::StrCat("write csv:", path)
+                              : absl::StrCat("pack the table (--format=csv ",
+                                             Argument(path), ")"),
+                      " if it contains the paths of the images, or ");
 }
 
 std::string FolderAdvice::Before(const ImageFolders& folder) {

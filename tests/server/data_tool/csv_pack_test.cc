@@ -191,6 +191,86 @@ TEST_F(CsvPackTest, AFileOfNamesGivesTheOrderOfTheClasses) {
   ExpectRefused(table, names, "has the name 'dog' twice", program::kExitUsage);
 }
 
+// The server reads the same samples of the table itself.
+TEST_F(CsvPackTest, TheTableAsASourceIsThePackedDataset) {
+  Write("names", "fox\ndog\ncat\n");
+  const std::string names = "&classes=" + folder_ / "names";
+  const std::string table =
+      "x1,y1,x2,y2,file,class,index,note,list\n"
+      "1,2,3,4,images/dog/1.jpg,dog,3,0.5,\"[[1,2,3,4]]\"\n"
+      "5,6,7,8,images/cat/2.jpg,cat,1,-1,[]\n"
+      "9,8,9,9.5,images/cat/1.jpg,cat,1,2e3,\"[1,2,3,4,5,6,7,8]\"\n";
+  int number = 0;
+  for (const std::string& options :
+       {std::string("?path=file&label=class"), "?path=file&label=class" + names,
+        std::string("?path=file&label=index&label_offset=-1"),
+        std::string("?path=file&label=index&num_classes=7&boxes=list"),
+        std::string("?path=file&label=note"),
+        std::string("?path=file&label=class,index,note&boxes=x1,y1,x2,y2"),
+        std::string("?path=file&label=&boxes=list")}) {
+    SCOPED_TRACE(options);
+    output_ = "lmdb:" + folder_ / absl::StrCat("out", number++);
+    const Result packed = Pack(table, options);
+    ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
+    const storage::Samples expected = Read(output_);
+    const DatasetInfo info = info_;
+    const std::string uri = "csv:" + folder_ / "labels.csv" + options;
+    const std::string cache = "--cache_dir=" + folder_ / "cache";
+    const Result indexed = Call({"index", uri, cache});
+    EXPECT_EQ(indexed.code, program::kExitOk) << indexed.err;
+    EXPECT_EQ(Read(uri), expected);
+    EXPECT_EQ(info_.fingerprint(), info.fingerprint());
+    EXPECT_EQ(info_.schema().DebugString(), info.schema().DebugString());
+    EXPECT_EQ(info_.train_preset(), info.train_preset());
+    EXPECT_EQ(info_.eval_preset(), info.eval_preset());
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"diff", uri, output_},
+          std::vector<std::string>{"verify", uri},
+          std::vector<std::string>{"inspect", uri},
+          std::vector<std::string>{"head", uri}}) {
+      std::vector<std::string> args = command;
+      args.push_back(cache);
+      const Result result = Call(args);
+      EXPECT_EQ(result.code, program::kExitOk) << command[0] << result.err;
+    }
+    const std::string again = absl::StrCat(output_, "b");
+    const Result copied =
+        Call({"pack", "--input=" + uri, "--output=" + again, cache});
+    EXPECT_EQ(copied.code, program::kExitOk) << copied.err;
+    EXPECT_EQ(Read(again), expected);
+    EXPECT_EQ(info_.fingerprint(), info.fingerprint());
+  }
+}
+
+// Numbers that are no classes need no read of the images.
+TEST_F(CsvPackTest, TheLabelsOfASourceAreKnownWithoutAnIndexOfTheContent) {
+  Write("labels.csv", "f,l\nimages/dog/1.jpg,-3\nimages/cat/1.jpg,8\n");
+  const std::string uri = "csv:" + folder_ / "labels.csv";
+  const Result packed = Call({"pack", "--input=" + uri, "--output=" + output_,
+                              "--cache_dir=" + folder_ / "cache"});
+  EXPECT_EQ(packed.code, program::kExitOk) << packed.err;
+  Read(uri);
+  EXPECT_EQ(info_.shards(0).content_sum(), "");
+}
+
+TEST_F(CsvPackTest, ASourceIsTheImageFolderOfTheSameFiles) {
+  Write("labels.csv",
+        "file,class\nimages/cat/1.jpg,cat\nimages/cat/2.jpg,cat\n"
+        "images/dog/1.jpg,dog\n");
+  const std::string cache = "--cache_dir=" + folder_ / "cache";
+  const std::string csv = "csv:" + folder_ / "labels.csv";
+  const std::string images = "imagefolder:" + folder_ / "images";
+  for (const std::string& uri : {csv, images}) {
+    EXPECT_EQ(Call({"index", uri, cache}).code, program::kExitOk);
+  }
+  const storage::Samples expected = Read(images);
+  const std::string fingerprint = info_.fingerprint();
+  EXPECT_EQ(Read(csv), expected);
+  EXPECT_EQ(info_.fingerprint(), fingerprint);
+  const Result equal = Call({"diff", csv, images, cache});
+  EXPECT_EQ(equal.code, program::kExitOk) << equal.err;
+}
+
 TEST_F(CsvPackTest, PathsHaveOddBytes) {
   const std::string name = "images/\xFF\x01, \"x\".bin";
   Write(name, Jpeg(9));
@@ -199,6 +279,13 @@ TEST_F(CsvPackTest, PathsHaveOddBytes) {
     EXPECT_THAT(Packed("f,l\n\"images/\xFF\x01, \"\"x\"\".bin\",a\n"),
                 ElementsAre(ElementsAre(Jpeg(9), Scalar<int64_t>(0))));
     EXPECT_EQ(Call({"verify", output_}).code, program::kExitOk);
+    // A column of paths in Parquet has UTF-8 alone.
+    const std::string copy = absl::StrCat(output_, "2");
+    const Result copied =
+        Call({"pack", "--input=csv:" + folder_ / "labels.csv",
+              "--output=" + copy, "--cache_dir=" + folder_ / "cache"});
+    EXPECT_EQ(copied.code, program::kExitOk) << copied.err;
+    EXPECT_EQ(Call({"verify", copy}).code, program::kExitOk);
   }
 }
 
@@ -280,6 +367,8 @@ TEST_F(CsvPackTest, WrongOptionsAreUsageErrors) {
        "line 2 has the label 1 (label_offset=-2), which is no class index"},
       {"?label=b&num_classes=3", "the labels of "},
       {"?label=a,b&num_classes=3", "need a field with a class index"},
+      {"?label=a&boxes=b,b", "write the name of one column, or of four"},
+      {"?label=a&boxes=c", "there is no column 'c'"},
   };
   for (const auto& each : cases) {
     SCOPED_TRACE(each.options);

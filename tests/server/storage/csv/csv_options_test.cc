@@ -27,12 +27,21 @@ TEST(CsvOptions, AreParsed) {
   EXPECT_EQ(options->labels, std::vector<std::string>({"age", "sex"}));
   EXPECT_FALSE(options->header);
   EXPECT_EQ(options->separator, ';');
+  EXPECT_FALSE(options->no_labels);
+  const auto boxes =
+      ParseCsvOptions("a.csv", {{"label", ""}, {"boxes", "x,y,r,b"}});
+  ASSERT_TRUE(boxes.ok()) << boxes.status();
+  EXPECT_TRUE(boxes->no_labels);
+  EXPECT_EQ(boxes->boxes, std::vector<std::string>({"x", "y", "r", "b"}));
 }
 
 TEST(CsvOptions, BadOnesAreRefusedByName) {
   for (const FormatOptions& options :
        std::vector<FormatOptions>{{{"path", ""}},
                                   {{"label", "a,,b"}},
+                                  {{"boxes", ""}},
+                                  {{"boxes", "x,y"}},
+                                  {{"boxes", "x,y,,b"}},
                                   {{"header", "maybe"}},
                                   {{"separator", "|"}},
                                   {{"delimiter", "comma"}}}) {

@@ -38,7 +38,7 @@ std::vector<std::string> RowsOf(const absl::StatusOr<PathTable>& table) {
   for (int64_t row = 0; row < table->rows(); ++row) {
     std::vector<std::string> labels;
     for (int i = 0; i + 1 < table->schema().fields_size(); ++i) {
-      labels.push_back(absl::StrCat(IntOf(table->label(i, row))));
+      labels.push_back(absl::StrCat(IntOf(table->value(i + 1, row))));
     }
     rows.push_back(
         absl::StrCat(table->path(row), "=", absl::StrJoin(labels, ",")));
@@ -90,6 +90,46 @@ TEST(PathTable, AFirstLineWithAnImageIsNoHeader) {
   EXPECT_EQ(table.status().message(),
             "/data/labels.csv: line 1 is 'a.jpg' where the name of a column is "
             "expected: if the table has no header, add header=no");
+}
+
+TEST(PathTable, BoxesAreTheLastField) {
+  const std::string text =
+      "file,x,y,r,b,list,class\na.jpg,1,2,3,4,[],cat\nb.jpg,5,6,7,8,"
+      "\"[[1,2,3,4],[5,6,7,8]]\",dog\n";
+  const auto one = Parse(text, {{"boxes", "x,y,r,b"}, {"label", "class"}});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->labels(), 1);
+  ASSERT_EQ(one->schema().fields_size(), 3);
+  EXPECT_EQ(one->schema().fields(2).name(), "boxes");
+  EXPECT_EQ(one->value(2, 1).size(), 16);
+  EXPECT_EQ(IntOf(one->value(1, 1)), 1);
+  const auto many = Parse(text, {{"boxes", "list"}, {"label", ""}});
+  ASSERT_TRUE(many.ok()) << many.status();
+  EXPECT_EQ(many->labels(), 0);
+  ASSERT_EQ(many->schema().fields_size(), 2);
+  EXPECT_EQ(many->schema().fields(1).kind(), FIELD_KIND_RAGGED);
+  EXPECT_EQ(many->value(1, 0).size(), 0);
+  EXPECT_EQ(many->value(1, 1).size(), 32);
+  // The only other column is the label.
+  EXPECT_EQ(
+      Parse("file,b,class\na.jpg,1 2 3 4,cat\n", {{"boxes", "b"}})->labels(),
+      1);
+  EXPECT_EQ(Parse("file,b\na.jpg,1 2 3 4\n", {{"boxes", "b"}})->labels(), 0);
+  for (const auto& [options, says] :
+       {std::pair(FormatOptions{{"boxes", "list"}},
+                  "name the columns of the labels"),
+        std::pair(FormatOptions{{"boxes", "list"}, {"label", "list"}},
+                  "column 'list' is named twice by path=, label= and boxes="),
+        std::pair(FormatOptions{{"boxes", "w"}, {"label", ""}},
+                  "there is no column 'w'")}) {
+    EXPECT_THAT(Parse(text, options).status().message(), HasSubstr(says));
+  }
+  EXPECT_THAT(
+      Parse("file,b\na.jpg,1 2 3 4\nb.jpg,1 2\n", {{"boxes", "b"}})
+          .status()
+          .message(),
+      HasSubstr("/data/labels.csv: line 3 has the boxes '1 2', and there are "
+                "2 numbers"));
 }
 
 TEST(PathTable, PathsHaveOddBytes) {

@@ -117,6 +117,62 @@ TEST(ExtentIndexTest, TheListingSumIsThatOfCopies) {
   for (const MadeIndex& other : others) EXPECT_NE(sum(other), sum(made));
 }
 
+TEST(ExtentIndexTest, AnIndexOfFilesHasNamesAndIdentities) {
+  MadeIndex made = MakeFileIndex();
+  const auto made_index = ExtentIndex::FromBytes(made.Encode());
+  ASSERT_TRUE(made_index.ok()) << made_index.status();
+  const auto again =
+      ExtentIndex::FromBytes((*made_index)->WithHead((*made_index)->head()));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ((*again)->checksum(), (*made_index)->checksum());
+  const ExtentIndex& index = **again;
+  ASSERT_TRUE(index.has_files());
+  EXPECT_EQ(index.samples(), 3);
+  EXPECT_EQ(index.file_name(0), "a.jpg");
+  EXPECT_EQ(index.FilePath(0), "/data/a.jpg");
+  EXPECT_EQ(index.FilePath(1), "/else/b.jpg");
+  EXPECT_EQ(index.file_identity(1), (ObjectIdentity{.bytes = 7000,
+                                                    .modified_nanos = 2,
+                                                    .changed_nanos = 5,
+                                                    .inode = 8,
+                                                    .tag = ""}));
+  EXPECT_EQ(index.extent(1).offset, 0);
+  EXPECT_EQ(index.extent(1).bytes, 7000);
+  EXPECT_EQ(index.largest_extent(), 7000);
+  EXPECT_EQ(index.TotalFileBytes(), 7103);
+  EXPECT_FALSE(index.has_values(0));
+  EXPECT_TRUE(index.has_values(1));
+  EXPECT_EQ(index.value(1, 2)[0], 1);
+  EXPECT_EQ(index.value(2, 0).size(), 0);
+  EXPECT_EQ(index.value(2, 1).size(), 12);
+  EXPECT_EQ(index.value(2, 2)[3], 'f');
+  EXPECT_EQ(index.ObjectOf(2), 0);
+  EXPECT_EQ(index.ListingSum(), made.ListingSum());
+}
+
+// Copies agree: paths of the table, inodes and times of attribute changes do
+// not count.
+TEST(ExtentIndexTest, TheListingSumOfFilesIsThatOfCopies) {
+  const MadeIndex made = MakeFileIndex();
+  MadeIndex copy = made;
+  copy.head.mutable_objects(0)->set_name("/copy/labels.csv");
+  copy.head.mutable_objects(0)->set_modified_nanos(1);
+  copy.head.set_options("classes=/copy/names.txt\n");
+  copy.columns.changed_nanos[0] = 1;
+  copy.columns.inodes[0] = 1;
+  EXPECT_EQ(copy.ListingSum(), made.ListingSum());
+  MadeIndex others[] = {made, made, made, made, made, made};
+  others[0].head.set_rule("another");
+  others[1].columns.bytes[0] = 1;
+  others[2].columns.modified_nanos[0] = 0;
+  others[3].columns.name_ends[0] = 4;
+  others[4].columns.values[0][0] = 1;
+  others[5].columns.value_ends[1][0] = 4;
+  for (const MadeIndex& other : others) {
+    EXPECT_NE(other.ListingSum(), made.ListingSum());
+  }
+}
+
 std::string Message(std::string bytes) {
   const auto index = ExtentIndex::FromBytes(std::move(bytes));
   return index.ok() ? "" : std::string(index.status().message());
@@ -134,9 +190,55 @@ TEST(ExtentIndexTest, DamageIsSeen) {
   }
   EXPECT_THAT(Message(bytes + "x"), HasSubstr("too long"));
   std::string newer = bytes;
-  newer[8] = 2;
+  newer[8] = 3;
   const auto index = ExtentIndex::FromBytes(newer);
   EXPECT_TRUE(absl::IsUnimplemented(index.status())) << index.status();
+}
+
+TEST(ExtentIndexTest, DamageOfAnIndexOfFilesIsSeen) {
+  const std::string bytes = MakeFileIndex().Encode();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_THAT(Message(bytes.substr(0, size)), HasSubstr("it is damaged"));
+  }
+  std::string of_records = bytes;
+  of_records[8] = 1;
+  EXPECT_THAT(Message(of_records), HasSubstr("its version is wrong"));
+  const auto message = [](auto change) {
+    MadeIndex made = MakeFileIndex();
+    change(made);
+    return Message(made.Encode());
+  };
+  EXPECT_EQ(message([](MadeIndex&) {}), "");
+  EXPECT_THAT(message([](MadeIndex& m) {
+                m.columns.name_ends = {6, 5, 17};
+              }),
+              HasSubstr("its names are wrong"));
+  EXPECT_THAT(message([](MadeIndex& m) {
+                m.columns.value_ends[1] = {20, 12, 16};
+              }),
+              HasSubstr("its values are wrong"));
+  EXPECT_THAT(
+      message([](MadeIndex& m) { m.columns.name_ends[2] = uint64_t{1} << 63; }),
+      HasSubstr("it is too short"));
+  EXPECT_THAT(
+      message([](MadeIndex& m) { m.head.mutable_objects(1)->set_samples(1); }),
+      HasSubstr("its objects are wrong"));
+  EXPECT_THAT(message([](MadeIndex& m) {
+                m.head.mutable_values(0)->set_bytes(0);
+                m.columns.value_ends[0] = {8, 16, 24};
+              }),
+              HasSubstr("its columns are wrong"));
+  // A field that no column has.
+  EXPECT_THAT(message([](MadeIndex& m) {
+                Field& field = *m.head.mutable_schema()->add_fields();
+                field.set_name("x");
+                field.set_kind(FIELD_KIND_TENSOR);
+                field.set_dtype(DTYPE_INT64);
+              }),
+              HasSubstr("its columns are wrong"));
+  EXPECT_THAT(
+      message([](MadeIndex& m) { m.head.mutable_values(1)->set_field(0); }),
+      HasSubstr("its columns are wrong"));
 }
 
 // With a right checksum: what no writer writes.

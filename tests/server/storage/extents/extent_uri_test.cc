@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +54,38 @@ TEST(ExtentUriTest, PathsBecomeAbsolute) {
   TempFolder folder;
   EXPECT_EQ(ExtentUri::Parse("tar", folder.path() + "/./")->path,
             ExtentUri::Parse("tar", folder.path())->path);
+}
+
+// A table's index has the labels that all options give, and its paths are
+// relative to the folder of a link.
+TEST(ExtentUriTest, TablesKeepLinksAndAllOptions) {
+  TempFolder folder;
+  std::filesystem::create_directory(folder / "real");
+  WriteFile(folder / "real/t.csv", "");
+  std::filesystem::create_symlink("real/t.csv", folder / "t.csv");
+  std::filesystem::create_symlink("real", folder / "link");
+  const std::string real = ExtentUri::Parse("csv", folder.path())->path;
+  const auto path = [&](const std::string& rest, bool is_table) {
+    return ExtentUri::Parse("csv", folder / rest, is_table)->path;
+  };
+  EXPECT_EQ(path("t.csv", true), real + "/t.csv");
+  EXPECT_EQ(path("t.csv", false), real + "/real/t.csv");
+  EXPECT_EQ(path("link/t.csv", true), real + "/real/t.csv");
+  EXPECT_EQ(path("link/..", true), real);
+  const std::string options =
+      "/t.csv?label=c&classes=" + folder / "real/../t.csv" +
+      "&num_classes=3&label_offset=1";
+  const auto table = ExtentUri::Parse("csv", folder.path() + options, true);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->record_options, "classes=" + real + "/real/t.csv\n" +
+                                       "label=c\nlabel_offset=1\n"
+                                       "num_classes=3\n");
+  EXPECT_EQ(table->classes_file, real + "/real/t.csv");
+  EXPECT_EQ(table->num_classes, 3);
+  EXPECT_EQ(table->label_offset, 1);
+  EXPECT_THAT(table->options, ElementsAre(Pair("label", "c")));
+  EXPECT_EQ(ExtentUri::Parse("csv", folder.path() + options)->record_options,
+            "label=c\nlabel_offset=1\n");
 }
 
 TEST(ExtentUriTest, WrongOptionsAreNamed) {

@@ -16,9 +16,13 @@ struct MadeIndex {
   ExtentIndexHead head;
   ExtentColumns columns;
 
+  Hash128 ListingSum() const {
+    return head.files()
+               ? FileListingSum(head, columns)
+               : ExtentListingSum(head, columns.offsets, columns.bytes);
+  }
   std::string Encode() {
-    head.set_listing_sum(
-        HashToHex(ExtentListingSum(head, columns.offsets, columns.bytes)));
+    head.set_listing_sum(HashToHex(ListingSum()));
     return EncodeExtentIndex(head, columns);
   }
 };
@@ -70,6 +74,56 @@ inline MadeIndex MakeIndex(bool content) {
   for (ExtentIndexObject& object : *made.head.mutable_objects()) {
     object.set_content_sum(std::string(32, 'b'));
   }
+  return made;
+}
+
+// A table of three files: image, label and boxes of different numbers.
+inline MadeIndex MakeFileIndex() {
+  MadeIndex made;
+  made.head.set_format("csv");
+  made.head.set_path("/data/labels.csv");
+  made.head.set_rule("the rule");
+  made.head.set_files(true);
+  for (const char* name : {"/data/labels.csv", "/data/names.txt"}) {
+    ExtentIndexObject& object = *made.head.add_objects();
+    object.set_name(name);
+    SetIdentity({.bytes = 50,
+                 .modified_nanos = 7,
+                 .changed_nanos = 8,
+                 .inode = 9,
+                 .tag = ""},
+                &object);
+  }
+  made.head.mutable_objects(0)->set_samples(3);
+  Field& image = *made.head.mutable_schema()->add_fields();
+  image.set_name("image");
+  image.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  Field& label = *made.head.mutable_schema()->add_fields();
+  label.set_name("label");
+  label.set_kind(FIELD_KIND_TENSOR);
+  label.set_dtype(DTYPE_INT64);
+  label.set_num_classes(5);
+  Field& boxes = *made.head.mutable_schema()->add_fields();
+  boxes.set_name("boxes");
+  boxes.set_kind(FIELD_KIND_RAGGED);
+  boxes.set_dtype(DTYPE_FLOAT32);
+  ExtentColumns& columns = made.columns;
+  columns.bytes = {100, 7000, 3};
+  columns.modified_nanos = {1, 2, 3};
+  columns.changed_nanos = {4, 5, 6};
+  columns.inodes = {7, 8, 9};
+  columns.names = "a.jpg/else/b.jpgc";
+  columns.name_ends = {5, 16, 17};
+  ExtentIndexValues& labels = *made.head.add_values();
+  labels.set_field(1);
+  labels.set_bytes(8);
+  std::string& values = columns.values.emplace_back();
+  for (const int64_t value : {4, 0, 1}) {
+    values.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  made.head.add_values()->set_field(2);
+  columns.values.push_back("0123456789abcdef");
+  columns.value_ends = {{}, {0, 12, 16}};
   return made;
 }
 

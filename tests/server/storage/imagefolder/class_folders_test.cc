@@ -318,9 +318,9 @@ TEST(ClassFoldersTest, ATableBesideAFolderThatIsNoClassIsRefused) {
                 "--split) if"));
   EXPECT_THAT(
       Refusal({"images/1.jpg", "extra/1.jpg"}, {"labels.csv"}, FolderUse::kUri),
-      HasSubstr("labels.csv may contain labels, which the server does "
-                "not read; pack the table (`millrace-data pack "
-                "--format=csv --input=/in/labels.csv`) if"));
+      HasSubstr("labels.csv may contain labels, which imagefolder: does "
+                "not read; write csv:/in/labels.csv if it contains the paths "
+                "of the images, or "));
   for (const auto& [folder, table] :
        {std::pair("cat", "labels.csv"), std::pair("images", "extra/notes.txt"),
         std::pair("mask", "labels.csv")}) {

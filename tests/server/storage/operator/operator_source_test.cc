@@ -144,7 +144,7 @@ TEST_F(OperatorSourceTest, WhatCannotBeOpened) {
     EXPECT_THAT(source.status().message(), HasSubstr(says));
     EXPECT_THAT(source.status().message(), HasSubstr("bug of the library"));
   }
-  const auto unknown = Open("csv:x", good_);
+  const auto unknown = Open("xls:x", good_);
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(unknown.status().message(), HasSubstr("--operators=FILE.so"));
 }

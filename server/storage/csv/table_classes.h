@@ -12,8 +12,8 @@
 //
 // Pure functions, but for the file of names; safe from any thread.
 
-#ifndef MILLRACE_SERVER_DATA_TOOL_TABLE_CLASSES_H_
-#define MILLRACE_SERVER_DATA_TOOL_TABLE_CLASSES_H_
+#ifndef MILLRACE_SERVER_STORAGE_CSV_TABLE_CLASSES_H_
+#define MILLRACE_SERVER_STORAGE_CSV_TABLE_CLASSES_H_
 
 #include <cstdint>
 #include <string>
@@ -25,16 +25,16 @@
 #include "server/storage/csv/path_table.h"
 #include "server/storage/extents/extent_uri.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 
 // The value of each row; empty: the labels are not of this kind. Sets names and
 // number of the classes in `schema`, a copy of the table's. `options.path` is
 // the path of the table. InvalidArgument: an option of `options` does not fit
 // the labels; names a line if a row is the reason.
-absl::StatusOr<std::vector<int64_t>> ClassesOfTable(
-    const storage::PathTable& table, const storage::ExtentUri& options,
-    Schema* schema);
+absl::StatusOr<std::vector<int64_t>> ClassesOfTable(const PathTable& table,
+                                                    const ExtentUri& options,
+                                                    Schema* schema);
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage
 
-#endif  // MILLRACE_SERVER_DATA_TOOL_TABLE_CLASSES_H_
+#endif  // MILLRACE_SERVER_STORAGE_CSV_TABLE_CLASSES_H_

@@ -1,4 +1,4 @@
-#include "server/data_tool/table_classes.h"
+#include "server/storage/csv/table_classes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,29 +10,27 @@
 #include "common/status_macros.h"
 #include "server/storage/csv/label_column.h"
 
-namespace millrace::data_tool {
+namespace millrace::storage {
 namespace {
 
 constexpr size_t kMaxQuotedBytes = 200;
 
-std::vector<int64_t> ValuesOf(const storage::PathTable& table) {
+std::vector<int64_t> ValuesOf(const PathTable& table) {
   std::vector<int64_t> values(static_cast<size_t>(table.rows()));
   for (int64_t row = 0; row < table.rows(); ++row) {
-    std::memcpy(&values[row], table.label(0, row).data(), sizeof(int64_t));
+    std::memcpy(&values[row], table.value(1, row).data(), sizeof(int64_t));
   }
   return values;
 }
 
-absl::Status OfRow(const storage::PathTable& table,
-                   const storage::ExtentUri& options, int64_t row,
-                   absl::string_view what) {
+absl::Status OfRow(const PathTable& table, const ExtentUri& options,
+                   int64_t row, absl::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat(options.path, ": line ", table.line(row), " ", what));
 }
 
 // Replaces the places in the order of the names by the lines of the file.
-absl::Status UseNamesOfFile(const storage::PathTable& table,
-                            const storage::ExtentUri& options,
+absl::Status UseNamesOfFile(const PathTable& table, const ExtentUri& options,
                             std::vector<int64_t>* values, Schema* schema) {
   Field& label = *schema->mutable_fields(1);
   const Field by_table = label;
@@ -65,10 +63,10 @@ absl::Status UseNamesOfFile(const storage::PathTable& table,
 
 }  // namespace
 
-absl::StatusOr<std::vector<int64_t>> ClassesOfTable(
-    const storage::PathTable& table, const storage::ExtentUri& options,
-    Schema* schema) {
-  if (schema->fields_size() != 2 || schema->fields(1).dtype() != DTYPE_INT64) {
+absl::StatusOr<std::vector<int64_t>> ClassesOfTable(const PathTable& table,
+                                                    const ExtentUri& options,
+                                                    Schema* schema) {
+  if (table.labels() != 1 || schema->fields(1).dtype() != DTYPE_INT64) {
     MR_RETURN_IF_ERROR(options.ApplyTo(-1, schema));
     return std::vector<int64_t>();
   }
@@ -98,7 +96,7 @@ absl::StatusOr<std::vector<int64_t>> ClassesOfTable(
     const int64_t written = value;
     const bool fits =
         !__builtin_add_overflow(written, options.label_offset, &value) &&
-        value >= 0 && value < static_cast<int64_t>(storage::kMaxCsvClasses);
+        value >= 0 && value < static_cast<int64_t>(kMaxCsvClasses);
     if (!fits && declared) {
       return OfRow(
           table, options, row,
@@ -107,8 +105,7 @@ absl::StatusOr<std::vector<int64_t>> ClassesOfTable(
               options.label_offset == 0
                   ? ""
                   : absl::StrCat(" (label_offset=", options.label_offset, ")"),
-              ", which is no class index from 0 to ",
-              storage::kMaxCsvClasses - 1,
+              ", which is no class index from 0 to ", kMaxCsvClasses - 1,
               "; correct the line or label_offset"));
     }
     indices &= fits;
@@ -120,4 +117,4 @@ absl::StatusOr<std::vector<int64_t>> ClassesOfTable(
   return values;
 }
 
-}  // namespace millrace::data_tool
+}  // namespace millrace::storage
