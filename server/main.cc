@@ -146,7 +146,7 @@ storage::OpenSourceOptions SourceOptions(
           [&settings](uint64_t bytes) { return CacheAdvice(settings, bytes); },
       .metadata_budget = &budgets->footers,
       .metadata_advice =
-          [&settings, &engine, budgets](uint64_t bytes) {
+          [&settings, &engine, budgets](uint64_t bytes, const DatasetInfo*) {
             const uint64_t all = budgets->footers.used() + bytes;
             if (settings.lease_socket.empty()) {
               return FooterAdvice(settings, engine, all);
@@ -173,8 +173,8 @@ absl::StatusOr<pipeline::DatasetCatalog> OpenDatasets(
     // What a folder holds is known without its list, so that the smallest
     // budget can be named. Of Parquet files it is not.
     if (storage::ReadsFiles(dataset.uri)) {
-      options.metadata_advice = [&](uint64_t bytes) {
-        return advice.Sentence(catalog, dataset.name, bytes);
+      options.metadata_advice = [&](uint64_t bytes, const DatasetInfo* known) {
+        return advice.Sentence(catalog, dataset.name, bytes, known);
       };
     }
     absl::StatusOr<std::unique_ptr<storage::RecordSource>> source =

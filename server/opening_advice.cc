@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -21,8 +22,13 @@ namespace {
 // sample is read.
 class UnopenedFolder final : public storage::RecordSource {
  public:
-  explicit UnopenedFolder(uint64_t metadata_bytes)
+  // `known`: its description; null: images of classes.
+  UnopenedFolder(uint64_t metadata_bytes, const DatasetInfo* known)
       : metadata_bytes_(metadata_bytes) {
+    if (known != nullptr) {
+      info_ = *known;
+      return;
+    }
     info_.set_samples(1);
     info_.set_train_preset("imagenet_train");
     info_.set_eval_preset("imagenet_eval");
@@ -65,22 +71,24 @@ struct OwnBudgets {
 }  // namespace
 
 std::string OpeningAdvice::Sentence(const pipeline::DatasetCatalog& opened,
-                                    const std::string& refused,
-                                    uint64_t bytes) const {
+                                    const std::string& refused, uint64_t bytes,
+                                    const DatasetInfo* known) const {
   // Destroyed after the sources.
   std::deque<OwnBudgets> budgets;
   pipeline::DatasetCatalog all = opened;
-  all[refused] = std::make_shared<UnopenedFolder>(bytes);
+  all[refused] = std::make_shared<UnopenedFolder>(bytes, known);
   for (const ServerSettings::Dataset& dataset : settings_.datasets) {
     if (all.contains(dataset.name)) continue;
     OwnBudgets& own = budgets.emplace_back(sources_);
     uint64_t wanted = 0;
+    std::optional<DatasetInfo> refused_too;
     storage::OpenSourceOptions options = sources_;
     options.cache_budget = &own.caches;
     options.metadata_budget = &own.metadata;
     options.read_budget = &own.reads;
-    options.metadata_advice = [&own, &wanted](uint64_t more) {
+    options.metadata_advice = [&](uint64_t more, const DatasetInfo* about) {
       wanted = own.metadata.used() + more;
+      if (about != nullptr) refused_too = *about;
       return std::string();
     };
     absl::StatusOr<std::unique_ptr<storage::RecordSource>> source =
@@ -88,10 +96,11 @@ std::string OpeningAdvice::Sentence(const pipeline::DatasetCatalog& opened,
     if (source.ok() && !storage::ReadsFiles(dataset.uri)) {
       all[dataset.name] = *std::move(source);
     } else if (source.ok()) {  // without its list
-      all[dataset.name] =
-          std::make_shared<UnopenedFolder>((*source)->metadata_bytes());
+      all[dataset.name] = std::make_shared<UnopenedFolder>(
+          (*source)->metadata_bytes(), &(*source)->info());
     } else if (wanted > 0) {
-      all[dataset.name] = std::make_shared<UnopenedFolder>(wanted);
+      all[dataset.name] = std::make_shared<UnopenedFolder>(
+          wanted, refused_too.has_value() ? &*refused_too : nullptr);
     }
     // Another error is none of memory: it is said when this one is gone.
   }

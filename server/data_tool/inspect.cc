@@ -1,6 +1,14 @@
 // millrace-data inspect: describes a dataset from its metadata alone.
 
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
 #include "common/status_macros.h"
@@ -9,6 +17,7 @@
 #include "server/data_tool/commands.h"
 #include "server/data_tool/field_text.h"
 #include "server/data_tool/report.h"
+#include "server/data_tool/sample_sizes.h"
 #include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
 #include "server/storage/dataset_files.h"
@@ -36,6 +45,35 @@ const Field* ClassField(const DatasetInfo& info) {
     if (field.num_classes() > 0) return &field;
   }
   return nullptr;
+}
+
+// The file with the index that the dataset was opened by.
+struct IndexFile {
+  std::string path;
+  bool content = false;  // it has the hash of the content
+  std::optional<absl::Duration> age;
+};
+
+// Absent: there is none.
+std::optional<IndexFile> IndexOf(const storage::RecordSource& source) {
+  IndexFile index = {.path = source.index_file(),
+                     .content = !IsListed(source.info())};
+  if (index.path.empty()) return std::nullopt;
+  struct stat file;
+  if (stat(index.path.c_str(), &file) == 0) {
+    index.age = std::max(absl::ZeroDuration(),
+                         absl::Now() - absl::TimeFromTimespec(file.st_mtim));
+  }
+  return index;
+}
+
+// "3h12m old"
+std::string AgeText(absl::Duration age) {
+  const absl::Duration unit = age < absl::Minutes(1)  ? absl::Seconds(1)
+                              : age < absl::Hours(48) ? absl::Minutes(1)
+                                                      : absl::Hours(1);
+  const std::string text = absl::FormatDuration(absl::Trunc(age, unit));
+  return absl::StrCat(text, " old");
 }
 
 std::string FieldJson(const Field& field) {
@@ -69,14 +107,31 @@ std::string ShardJson(const ShardInfo& shard) {
       .Json();
 }
 
-std::string InfoJson(absl::string_view uri, const DatasetInfo& info,
+std::string InfoJson(absl::string_view uri, const storage::RecordSource& source,
                      const storage::DatasetFiles& files) {
+  const DatasetInfo& info = source.info();
   JsonObject json;
   json.Add("uri", uri)
       .Add("format", info.format())
       .Add("samples", info.samples())
       .Add("bytes", TotalBytes(info))
       .Add("fingerprint", info.fingerprint());
+  if (const auto index = IndexOf(source)) {
+    JsonObject file;
+    file.Add("file", index->path).Add("content", index->content);
+    if (index->age.has_value()) {
+      file.Add("age_seconds", absl::ToInt64Seconds(*index->age));
+    }
+    json.AddJson("index", file.Json());
+  }
+  if (const auto sizes = SampleSizes::Of(source)) {
+    json.AddJson("sample_bytes", JsonObject()
+                                     .Add("smallest", sizes->smallest)
+                                     .Add("median", sizes->median)
+                                     .Add("percentile_99", sizes->percentile_99)
+                                     .Add("largest", sizes->largest)
+                                     .Json());
+  }
   if (info.has_reader()) {
     json.AddJson("reader",
                  JsonObject()
@@ -99,8 +154,9 @@ std::string InfoJson(absl::string_view uri, const DatasetInfo& info,
       .Json();
 }
 
-void PrintText(absl::string_view uri, const DatasetInfo& info,
+void PrintText(absl::string_view uri, const storage::RecordSource& source,
                const storage::DatasetFiles& files, std::ostream& out) {
+  const DatasetInfo& info = source.info();
   out << Readable(uri) << "\n"
       << "format       " << info.format() << "\n"
       << "samples      " << info.samples() << "\n"
@@ -113,6 +169,19 @@ void PrintText(absl::string_view uri, const DatasetInfo& info,
       << "\n";
   if (!files.files.empty())
     out << "files        " << Readable(files.Sentence()) << "\n";
+  if (const auto index = IndexOf(source)) {
+    out << "index        " << Readable(index->path) << " ("
+        << (index->content ? "with" : "without") << " the hash of the content"
+        << (index->age.has_value() ? ", " + AgeText(*index->age) : "") << ")\n";
+  }
+  if (const auto sizes = SampleSizes::Of(source)) {
+    const auto text = [](uint64_t bytes) {
+      return SizeText(static_cast<int64_t>(bytes));
+    };
+    out << "sample sizes " << text(sizes->smallest) << " to "
+        << text(sizes->largest) << ", median " << text(sizes->median)
+        << ", 99 % have at most " << text(sizes->percentile_99) << "\n";
+  }
   if (info.has_reader()) {
     out << "reader       " << Readable(operators::FormatOperator(info.reader()))
         << "\n";
@@ -179,9 +248,9 @@ int RunInspect(const std::vector<std::string>& args, std::ostream& out) {
       storage::FindDatasetFiles(uri);
   if (!files.ok()) return Report("inspect", files.status());
   if (json) {
-    out << InfoJson(uri, (*source)->info(), *files) << "\n";
+    out << InfoJson(uri, **source, *files) << "\n";
   } else {
-    PrintText(uri, (*source)->info(), *files, out);
+    PrintText(uri, **source, *files, out);
   }
   Warn("inspect", files->Warnings());
   return program::kExitOk;

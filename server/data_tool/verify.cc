@@ -221,6 +221,7 @@ absl::Status Verify(const std::string& uri,
                       UsageError(operators::Operators::Load(libraries)));
   MR_ASSIGN_OR_RETURN(auto source, storage::OpenRecordSource(
                                        uri, {.cache_dir = cache_dir,
+                                             .keep_content_index = true,
                                              .operators = operators.get()}));
   MR_ASSIGN_OR_RETURN(const storage::DatasetFiles files,
                       storage::FindDatasetFiles(uri));

@@ -12,7 +12,6 @@
 #include "common/status_macros.h"
 #include "proto/dataset_name.h"
 #include "server/config.h"
-#include "server/storage/sample_files.h"
 
 namespace millrace::lease {
 namespace {
@@ -85,9 +84,8 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Acquire(
 
 LeasedDatasets::Content LeasedDatasets::ContentOf(
     const storage::RecordSource& source) {
-  const storage::SampleFiles* const files = source.sample_files();
   return {.fingerprint = source.info().fingerprint(),
-          .files = files == nullptr ? "" : files->Identity()};
+          .files = source.FilesIdentity()};
 }
 
 absl::StatusOr<LeasedDataset> LeasedDatasets::AcquireAlone(
@@ -186,16 +184,22 @@ absl::StatusOr<LeasedDatasets::Datasets::iterator> LeasedDatasets::Claim(
         }
         if (it != datasets_.end() && it->second.holders > 0) {
           const Content& other = it->second.content;
+          const bool same = other.fingerprint == content.fingerprint;
           return absl::AlreadyExistsError(absl::StrCat(
               "the name `", request.name, "` belongs to ", it->second.uri,
               " with fingerprint ", other.fingerprint,
-              ", which a running program reads; ", request.uri,
-              other.fingerprint == content.fingerprint
-                  ? " has the same content in other files, of which each may "
-                    "change by itself"
-                  : absl::StrCat(" has other content (fingerprint ",
-                                 content.fingerprint, ")"),
-              ": use another name, or none"));
+              ", which a running program reads; ",
+              same && it->second.uri == request.uri
+                  ? "its files were replaced, or had their permissions, owner, "
+                    "links or times changed, since the program opened them: "
+                    "close the loaders that read it, or "
+              : same ? absl::StrCat(request.uri,
+                                    " has the same content in other files, of "
+                                    "which each may change by itself: ")
+                     : absl::StrCat(request.uri,
+                                    " has other content (fingerprint ",
+                                    content.fingerprint, "): "),
+              "use another name, or none"));
         }
       }
       if (it == datasets_.end() && datasets_.size() < options_.max_datasets) {

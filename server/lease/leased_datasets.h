@@ -7,8 +7,9 @@
 // that a checkpoint of a job does not depend on the place of the files. Each
 // request looks at the files again: a path that has other content by then is
 // another dataset, and programs that read the old content are not disturbed.
-// Equal files at two paths are one dataset. Folders whose files are opened one
-// by one are not (SampleFiles::Identity()): a file may change in one of them.
+// Equal files at two paths are one dataset. Files that are compared with their
+// version at each read are not (RecordSource::FilesIdentity()): a file may
+// change at one of the paths, or get other attributes after it was opened.
 // Such datasets of one content differ by a number in the name
 // (proto/dataset_name.h).
 //
@@ -88,7 +89,7 @@ class LeasedDatasets {
   // What a dataset holds. Datasets of equal content are one.
   struct Content {
     std::string fingerprint;
-    std::string files;  // SampleFiles::Identity(); empty: none
+    std::string files;  // RecordSource::FilesIdentity()
     bool operator==(const Content&) const = default;
   };
   struct Dataset {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,9 +44,15 @@ class ForwardingSource : public RecordSource {
     return base_->CheckFieldsWithin(used, cache_bytes);
   }
   ReadWait read_wait() const override { return base_->read_wait(); }
+  uint64_t BytesOf(int64_t index,
+                   const std::vector<bool>& used) const override {
+    return base_->BytesOf(index, used);
+  }
   const SampleFiles* sample_files() const override {
     return base_->sample_files();
   }
+  std::string FilesIdentity() const override { return base_->FilesIdentity(); }
+  std::string index_file() const override { return base_->index_file(); }
   absl::Status CheckFiles() const override { return base_->CheckFiles(); }
   absl::Status CheckFilesOf(absl::Span<const int64_t> samples) const override {
     return base_->CheckFilesOf(samples);

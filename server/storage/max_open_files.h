@@ -1,4 +1,5 @@
-// Upper bound of the files that one dataset keeps open at the same time.
+// Upper bound of the files that are read as they are and that a process has
+// open at the same time, of all datasets (objects/open_files.h).
 //
 // Pure functions, safe from any thread.
 
@@ -11,12 +12,13 @@
 
 namespace millrace::storage {
 
-// For any limit of open files.
+// For any limit of open files: fewer would make readers wait for each other,
+// and more do not make reads faster.
 inline constexpr int kMaxOpenFiles = 512;
 inline constexpr int kMinOpenFiles = 16;
 
 // A sixteenth of the limit of open files: half of the descriptors that a server
-// reserves for files of datasets.
+// reserves for files of datasets. The other half is for mapped indexes.
 inline int MaxOpenFiles() {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMinOpenFiles;

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "common/byte_budget.h"
+#include "proto/dataset.pb.h"
+#include "proto/names.h"
 
 namespace millrace::operators {
 class Operators;
@@ -30,8 +32,10 @@ struct OpenSourceOptions {
   // the source.
   ByteBudget* metadata_budget = nullptr;
   // As cache_advice, for footers of this size, or an image folder whose list
-  // and largest file have it, beside what is charged to the budget.
-  std::function<std::string(uint64_t bytes)> metadata_advice;
+  // and largest file have it, beside what is charged to the budget. `known`:
+  // the description of the dataset; null: it is not known yet.
+  std::function<std::string(uint64_t bytes, const DatasetInfo* known)>
+      metadata_advice;
   // Budget for the files of an image folder that its readers hold while they
   // read them. The largest file is charged to `metadata_budget`, so that it can
   // always be read; the files that are read beside it are charged to this one.
@@ -43,6 +47,11 @@ struct OpenSourceOptions {
   // Folder for indices of image folders; empty: the user's default
   // ($XDG_CACHE_HOME/millrace, or ~/.cache/millrace); "off": none.
   std::string cache_dir;
+  // An index with the hash of the content is neither replaced by one without it
+  // nor removed, whatever the files are now. The dataset then has the hashes of
+  // that index, to be compared with the files. DataLoss: it does not have as
+  // many samples as the index.
+  bool keep_content_index = false;
   // Libraries whose sources may read it; null: none.
   const operators::Operators* operators = nullptr;
 };

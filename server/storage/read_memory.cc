@@ -34,9 +34,10 @@ absl::StatusOr<std::unique_ptr<ReadMemory>> ReadMemory::Reserve(
     // The advice is for the dataset as a whole.
     const uint64_t list_bytes = list->bytes();
     list->Release();
-    const std::string advice = options.metadata_advice
-                                   ? options.metadata_advice(list_bytes + bytes)
-                                   : "";
+    const std::string advice =
+        options.metadata_advice
+            ? options.metadata_advice(list_bytes + bytes, use.dataset)
+            : "";
     return UsageError(absl::ResourceExhaustedError(absl::StrCat(
         use.largest, ": the memory budget has ", FormatExactByteSize(room),
         " for ", use.largest_of,

@@ -17,6 +17,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/byte_budget.h"
+#include "proto/dataset.pb.h"
+#include "proto/names.h"
 #include "server/storage/file_room.h"
 #include "server/storage/open_options.h"
 
@@ -32,6 +34,7 @@ struct ReadUse {
   std::string remedy;  // "pack the folder, or remove the file"; may be empty
   // A warning if nothing is left for other readers.
   std::string one_at_a_time;
+  const DatasetInfo* dataset = nullptr;  // for advice; null: not known
 };
 
 class ReadMemory {

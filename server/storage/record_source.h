@@ -114,9 +114,28 @@ class RecordSource {
 
   virtual ReadWait read_wait() const { return ReadWait::kNever; }
 
+  // Bytes of the fields that are used of sample `index`, which exists, without
+  // reading it: an upper bound. 0: not known. `used`: as for
+  // RecordReader::UseFields(); empty: all fields.
+  virtual uint64_t BytesOf(int64_t index, const std::vector<bool>& used) const {
+    static_cast<void>(index);
+    static_cast<void>(used);
+    return 0;
+  }
+
   // The files of the samples (sample_files.h), if each sample is a file of its
   // own; null: samples share files. Lives as long as the source.
   virtual const SampleFiles* sample_files() const { return nullptr; }
+
+  // Which versions of which files it reads, on this machine. Sources of one
+  // fingerprint may differ in it: each file is compared with this version when
+  // it is read, so that such sources fail one by one. Empty: CheckFiles() finds
+  // all changes. Not for people.
+  virtual std::string FilesIdentity() const { return ""; }
+
+  // Path of the file of the cache folder with the index of its samples; empty:
+  // there is none.
+  virtual std::string index_file() const { return ""; }
 
   // Checks that its files have not changed since they were opened. Unavailable:
   // a file has changed, or a part of it could not be read; the message names

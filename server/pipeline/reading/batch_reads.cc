@@ -6,7 +6,6 @@
 
 #include "absl/types/span.h"
 #include "server/pipeline/threads/thread_waits.h"
-#include "server/storage/sample_files.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -109,11 +108,9 @@ BatchReads::Took BatchReads::Read(uint64_t begin, uint64_t end,
     SampleBuffers::Turn turn(buffers_, pipeline_.read_account());
     // If the size is known, the thread waits for room before it reads, so that
     // it holds no file meanwhile and reads it once.
-    const storage::SampleFiles* const files = source->sample_files();
+    const uint64_t bytes = source->BytesOf(ref.index, used);
     const bool room =
-        files == nullptr
-            ? turn.MayFindRoom()
-            : turn.AwaitRoomFor(files->BytesOf(ref.index, used), used.size());
+        bytes == 0 ? turn.MayFindRoom() : turn.AwaitRoomFor(bytes, used.size());
     if (!room) {  // the worker reads this sample itself and needs no copy
       for_room += turn.waited();
       continue;

@@ -143,7 +143,7 @@ absl::Status Admit(const ExtentIndex& index, const ExtentFormat& format,
     return absl::OkStatus();
   }
   const std::string advice =
-      options.metadata_advice ? options.metadata_advice(bytes) : "";
+      options.metadata_advice ? options.metadata_advice(bytes, nullptr) : "";
   return UsageError(absl::ResourceExhaustedError(absl::StrCat(
       "the index of ",
       CountsText(index.samples(), static_cast<size_t>(index.objects()), format),
@@ -177,6 +177,64 @@ std::optional<std::string> KeepContent(const ExtentIndex& old,
     object.set_content_sum(sum);
   }
   return old.WithHead(head);
+}
+
+// The columns of `built` with the content that `old` knows, so that it can be
+// compared with the files. DataLoss: the files do not have the records of
+// `old`.
+absl::StatusOr<std::string> WithOldContent(const ExtentIndex& old,
+                                           BuiltIndex built,
+                                           const ExtentFormat& format,
+                                           const ExtentUri& uri,
+                                           const std::string& file) {
+  const ExtentIndexHead& known = old.head();
+  int differs = 0;  // the first object that does
+  while (differs < old.objects() && differs < built.head.objects_size() &&
+         known.objects(differs).samples() ==
+             built.head.objects(differs).samples()) {
+    ++differs;
+  }
+  const bool same =
+      differs == old.objects() && differs == built.head.objects_size();
+  if (!same || known.rule() != built.head.rule()) {
+    return absl::DataLossError(absl::StrCat(
+        uri.ToString(),
+        " is not what `millrace-data index` has read: the index ", file,
+        " has the hash of the content of ",
+        CountsText(old.samples(), static_cast<size_t>(old.objects()), format),
+        ", and there are ",
+        CountsText(static_cast<int64_t>(built.columns.bytes.size()),
+                   static_cast<size_t>(built.head.objects_size()), format),
+        same ? " with other fields"
+             : absl::StrCat("; the first difference is ",
+                            differs < built.head.objects_size()
+                                ? built.head.objects(differs).name()
+                                : known.objects(differs).name()),
+        ": restore the files, or run `millrace-data index ",
+        uri.ShellArgument(), "` again"));
+  }
+  for (int i = 0; i < differs; ++i) {
+    built.head.mutable_objects(i)->set_content_sum(
+        known.objects(i).content_sum());
+  }
+  built.head.set_content_sum(known.content_sum());
+  // The classes of a table are those of its labels; of records they are known
+  // when the content was read.
+  if (!built.head.files()) *built.head.mutable_schema() = known.schema();
+  return EncodeExtentIndex(built.head, built.columns);
+}
+
+void WarnOfLostContent(const ExtentIndex& old, const BuiltIndex& built,
+                       const ExtentUri& uri) {
+  MR_LOG(WARNING) << uri.ToString() << ": the index had "
+                  << CountText(old.samples(), "record")
+                  << " with the fingerprint of their content, and the files "
+                     "have "
+                  << CountText(built.columns.bytes.size(), "record")
+                  << " and are not those that `millrace-data index` has read: "
+                     "the fingerprint of the content is not known any more; "
+                     "`millrace-data index "
+                  << uri.ShellArgument() << "` makes it again";
 }
 
 absl::StatusOr<std::string> Save(const std::string& bytes, const ExtentUri& uri,
@@ -249,6 +307,7 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
                << absl::FormatDuration(
                       absl::Ceil(absl::Now() - start, absl::Milliseconds(1)));
   std::string bytes;
+  bool save = true;
   if (old != nullptr && !old->head().content_sum().empty()) {
     if (auto kept = KeepContent(*old, built); kept.has_value()) {
       bytes = *std::move(kept);
@@ -260,15 +319,20 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
              "of the content is kept without reading it again; `millrace-data "
              "verify "
           << uri.ShellArgument() << "` reads it";
+    } else if (options.keep_content_index && !HasRule(*old, format)) {
+      MR_LOG(WARNING) << "the index " << FileOfIndex(uri, cache_folder)
+                      << " has the hash of the content as another version of "
+                         "Millrace reads it: it is not compared; "
+                         "`millrace-data index "
+                      << uri.ShellArgument() << "` makes it again";
+      save = false;
+    } else if (options.keep_content_index) {
+      MR_ASSIGN_OR_RETURN(bytes,
+                          WithOldContent(*old, std::move(built), format, uri,
+                                         FileOfIndex(uri, cache_folder)));
+      save = false;
     } else {
-      MR_LOG(WARNING) << uri.ToString() << ": the index had "
-                      << CountText(old->samples(), "record")
-                      << " with the fingerprint of their content, and the "
-                         "files have "
-                      << CountText(built.columns.bytes.size(), "record")
-                      << " and are not those that `millrace-data index` has "
-                         "read: the fingerprint of the content is not known "
-                         "any more";
+      WarnOfLostContent(*old, built, uri);
     }
   }
   old.reset();
@@ -279,7 +343,7 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
     MR_LOG(INFO) << uri.ToString()
                  << ": the index is not kept, because there is no cache "
                     "folder; --cache_dir=DIR names one";
-  } else {
+  } else if (save) {
     const absl::StatusOr<std::string> file =
         Save(bytes, uri, options.cache_dir);
     if (file.ok()) {
@@ -323,7 +387,10 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
   MR_ASSIGN_OR_RETURN(const BuiltIndex built,
                       BuildExtentIndex(format, uri, list, objects, options));
   std::optional<std::string> kept;
-  if (old != nullptr) kept = KeepContent(*old, built);
+  if (old != nullptr && !old->head().content_sum().empty()) {
+    kept = KeepContent(*old, built);
+    if (!kept.has_value()) WarnOfLostContent(*old, built, uri);
+  }
   std::string bytes = kept.has_value()
                           ? *std::move(kept)
                           : EncodeExtentIndex(built.head, built.columns);

@@ -30,15 +30,16 @@ namespace millrace::storage {
 // Logs whether and why the objects were scanned.
 //
 // Errors of ExtentFormat::List() and BuildExtentIndex(). ResourceExhausted, a
-// usage error: the index does not fit into the budget.
+// usage error: the index does not fit into the budget. DataLoss also as
+// options.keep_content_index has it.
 absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
     const ExtentFormat& format, const ExtentUri& uri, ObjectReader& objects,
     const OpenSourceOptions& options, ByteBudget::Reservation* room);
 
 // Makes an index and writes it to the cache folder; an older one stays after an
 // error. Without options.content, an index that has the content hash already
-// keeps it, unless the objects have changed since. `*file`: its path. Errors as
-// BuildExtentIndex() and MakeCacheFolder().
+// keeps it, unless the objects have changed since: the log then warns. `*file`:
+// its path. Errors as BuildExtentIndex() and MakeCacheFolder().
 absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
     const ExtentFormat& format, const ExtentUri& uri, ObjectReader& objects,
     const std::string& cache_dir, const BuildOptions& options,

@@ -139,6 +139,9 @@ class ExtentIndex {
   // mapped file without its pages, which belong to the page cache.
   uint64_t memory_bytes() const;
 
+  // Path of the mapped file; empty: the bytes are in memory.
+  std::string file() const { return file_ == nullptr ? "" : file_->path(); }
+
   // Unavailable: the mapped file has changed, so what was read of it may be
   // wrong. One fstat().
   absl::Status CheckUnchanged() const {

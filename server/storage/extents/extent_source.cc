@@ -14,6 +14,7 @@
 #include "server/storage/extents/record_splitter.h"
 #include "server/storage/file_faults.h"
 #include "server/storage/file_room.h"
+#include "server/storage/image_presets.h"
 #include "server/storage/objects/local_objects.h"
 #include "server/storage/read_error.h"
 #include "server/storage/read_memory.h"
@@ -23,22 +24,42 @@
 namespace millrace::storage {
 namespace {
 
+// Of the objects and their versions, by which reads compare them.
+std::string FilesIdentityOf(const ExtentIndex& index) {
+  // An index of files has their versions in its columns.
+  std::string text =
+      index.has_files() ? absl::StrCat(index.checksum(), " ") : "";
+  for (int i = 0; i < index.objects(); ++i) {
+    const auto& [name, identity, first, samples] = index.object(i);
+    absl::StrAppend(&text, name.size(), ":", name, " ", identity.bytes, " ",
+                    identity.modified_nanos, " ", identity.changed_nanos, " ",
+                    identity.inode, " ", identity.tag.size(), ":", identity.tag,
+                    " ");
+  }
+  return HashToHex(
+      HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
+}
+
 class ExtentSource final : public RecordSource, public SampleFiles {
  public:
-  ExtentSource(DatasetInfo info, ExtentUri uri, std::string cache_dir,
+  ExtentSource(DatasetInfo info, ExtentUri uri,
+               const OpenSourceOptions& options,
                std::unique_ptr<ObjectReader> objects,
                std::unique_ptr<const ExtentIndex> index,
                std::unique_ptr<const FieldRule> rule, RecordSplitter splitter,
                ByteBudget::Reservation list, std::unique_ptr<ReadMemory> memory)
       : info_(std::move(info)),
         uri_(std::move(uri)),
-        cache_dir_(std::move(cache_dir)),
+        cache_dir_(options.cache_dir),
+        keep_index_(options.keep_content_index &&
+                    !index->head().content_sum().empty()),
         objects_(std::move(objects)),
         index_(std::move(index)),
         rule_(std::move(rule)),
         splitter_(std::move(splitter)),
         list_(std::move(list)),
-        memory_(std::move(memory)) {}
+        memory_(std::move(memory)),
+        identity_(FilesIdentityOf(*index_)) {}
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
@@ -49,6 +70,9 @@ class ExtentSource final : public RecordSource, public SampleFiles {
     return index_->memory_bytes() + memory_->largest_bytes();
   }
   uint64_t unused_bytes() const override { return memory_->unused_bytes(); }
+  uint64_t BytesOf(int64_t i, const std::vector<bool>& used) const override;
+  std::string FilesIdentity() const override { return identity_; }
+  std::string index_file() const override { return index_->file(); }
 
   // Each read has compared its object, so that the index alone can have
   // changed. A job that begins after a change of an object fails at its
@@ -62,19 +86,6 @@ class ExtentSource final : public RecordSource, public SampleFiles {
   }
   std::string FileOf(int64_t index) const override {
     return std::string(index_->file_name(index));
-  }
-  uint64_t BytesOf(int64_t index,
-                   const std::vector<bool>& used) const override {
-    uint64_t bytes = 0;
-    for (const int field : splitter_.all()) {
-      if (!used.empty() && !used[field]) continue;
-      bytes += field == 0 ? index_->extent(index).bytes
-                          : index_->value(field, index).size();
-    }
-    return bytes;
-  }
-  std::string Identity() const override {
-    return absl::StrCat(uri_.ToString(), " ", index_->head().listing_sum());
   }
 
   const ExtentIndex& index() const { return *index_; }
@@ -103,7 +114,7 @@ class ExtentSource final : public RecordSource, public SampleFiles {
     if (absl::IsDataLoss(status)) {
       // If the map of the index has changed, the error is that change.
       MR_RETURN_IF_ERROR(index_->CheckUnchanged());
-      if (faults_.Add(i, std::string(status.message()))) {
+      if (faults_.Add(i, std::string(status.message())) && !keep_index_) {
         DropExtentIndex(*index_, uri_, cache_dir_);
       }
     }
@@ -114,14 +125,40 @@ class ExtentSource final : public RecordSource, public SampleFiles {
   const DatasetInfo info_;
   const ExtentUri uri_;
   const std::string cache_dir_;
+  const bool keep_index_;  // also when a file turns out to have changed
   const std::unique_ptr<ObjectReader> objects_;
   const std::unique_ptr<const ExtentIndex> index_;
   const std::unique_ptr<const FieldRule> rule_;  // of splitter_
   const RecordSplitter splitter_;
   const ByteBudget::Reservation list_;  // of index_
   const std::unique_ptr<ReadMemory> memory_;
+  const std::string identity_;  // of the objects
   mutable FileFaults faults_;
 };
+
+uint64_t ExtentSource::BytesOf(int64_t i, const std::vector<bool>& used) const {
+  uint64_t bytes = 0;
+  bool in_record = false;
+  for (const int field : splitter_.all()) {
+    if (!used.empty() && !used[field]) continue;
+    const int64_t fixed = splitter_.check().fixed_bytes(field);
+    if (index_->has_files()) {
+      bytes +=
+          field == 0 ? index_->extent(i).bytes : index_->value(field, i).size();
+    } else if (fixed >= 0) {
+      bytes += static_cast<uint64_t>(fixed);
+    } else if (!index_->lengths(field).empty()) {
+      bytes += index_->lengths(field)[i];
+    } else if (const Field& varies = info_.schema().fields(field);
+               varies.kind() == FIELD_KIND_RAGGED &&
+               varies.dtype() != DTYPE_UINT8) {
+      return 0;  // numbers may take less in the record
+    } else {
+      in_record = true;
+    }
+  }
+  return bytes + (in_record ? index_->extent(i).bytes : 0);
+}
 
 class ExtentReader final : public RecordReader {
  public:
@@ -283,21 +320,9 @@ std::string ListedFingerprint(const DatasetInfo& info, Hash128 listing) {
       HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
 }
 
-// The presets of image classification suit it.
-bool HasImagesAndLabels(const Schema& schema, int class_field) {
-  if (class_field < 0 || schema.fields(class_field).name() != "label") {
-    return false;
-  }
-  for (const Field& field : schema.fields()) {
-    if (field.name() == "image" && field.kind() == FIELD_KIND_ENCODED_IMAGE) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // How records are read.
-ReadUse UseOf(const ExtentIndex& index, const ExtentUri& uri) {
+ReadUse UseOf(const ExtentIndex& index, const ExtentUri& uri,
+              const DatasetInfo& info) {
   if (index.has_files()) {
     return {.largest_bytes = index.largest_extent(),
             .largest = absl::StrCat(
@@ -310,7 +335,8 @@ ReadUse UseOf(const ExtentIndex& index, const ExtentUri& uri) {
                 uri.ToString(),
                 ": its files are read one at a time, because other datasets "
                 "have the memory for reading; raise --memory_budget, or pack "
-                "the table")};
+                "the table"),
+            .dataset = &info};
   }
   return {.largest_bytes = index.largest_extent(),
           .largest = absl::StrCat(
@@ -322,7 +348,8 @@ ReadUse UseOf(const ExtentIndex& index, const ExtentUri& uri) {
           .one_at_a_time = absl::StrCat(
               uri.ToString(),
               ": its records are read one at a time, because other datasets "
-              "have the memory for reading; raise --memory_budget")};
+              "have the memory for reading; raise --memory_budget"),
+          .dataset = &info};
 }
 
 }  // namespace
@@ -353,10 +380,7 @@ absl::StatusOr<DatasetInfo> DescribeExtents(const ExtentIndex& index,
     info.mutable_shards(0)->set_bytes(
         static_cast<int64_t>(index.TotalFileBytes()));
   }
-  if (HasImagesAndLabels(info.schema(), class_field)) {
-    info.set_train_preset("imagenet_train");
-    info.set_eval_preset("imagenet_eval");
-  }
+  SetImagePresets(&info);
   Hash128 sum;
   if (HashFromHex(head.content_sum(), &sum)) {
     info.set_fingerprint(
@@ -380,12 +404,12 @@ absl::StatusOr<std::unique_ptr<RecordSource>> NewExtentSource(
   MR_ASSIGN_OR_RETURN(
       RecordSplitter splitter,
       RecordSplitter::Create(*rule, uri.label_offset, info.schema()));
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<ReadMemory> memory,
-                      ReadMemory::Reserve(UseOf(*index, uri), options, &room));
-  return std::make_unique<ExtentSource>(std::move(info), uri, options.cache_dir,
-                                        std::move(objects), std::move(index),
-                                        std::move(rule), std::move(splitter),
-                                        std::move(room), std::move(memory));
+  MR_ASSIGN_OR_RETURN(
+      std::unique_ptr<ReadMemory> memory,
+      ReadMemory::Reserve(UseOf(*index, uri, info), options, &room));
+  return std::make_unique<ExtentSource>(
+      std::move(info), uri, options, std::move(objects), std::move(index),
+      std::move(rule), std::move(splitter), std::move(room), std::move(memory));
 }
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenExtentSource(

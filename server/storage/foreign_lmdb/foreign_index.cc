@@ -54,7 +54,7 @@ absl::Status Reserve(uint64_t bytes, const std::string& what,
     return absl::OkStatus();
   }
   const std::string advice =
-      options.metadata_advice ? options.metadata_advice(bytes) : "";
+      options.metadata_advice ? options.metadata_advice(bytes, nullptr) : "";
   return UsageError(absl::ResourceExhaustedError(
       absl::StrCat(what, " needs ", FormatExactByteSize(bytes),
                    " of memory, and the memory budget has ",

@@ -12,6 +12,7 @@
 #include "common/utf8.h"
 #include "proto/folder_index.pb.h"
 #include "server/storage/content_hash.h"
+#include "server/storage/image_presets.h"
 #include "server/storage/shard_set.h"
 
 namespace millrace::storage {
@@ -176,8 +177,7 @@ void DescribeImageFolder(int64_t samples,
   label->set_dtype(DTYPE_INT64);
   label->set_num_classes(static_cast<int64_t>(classes.size()));
   for (const std::string& name : classes) label->add_class_names(name);
-  info->set_train_preset("imagenet_train");
-  info->set_eval_preset("imagenet_eval");
+  SetImagePresets(info);
 }
 
 DatasetInfo DescribeFolder(const FolderIndex& index) {

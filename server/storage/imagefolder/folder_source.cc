@@ -2,20 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
-#include <semaphore>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_size.h"
 #include "common/file_error.h"
-#include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/unique_fd.h"
 #include "common/usage_error.h"
@@ -23,7 +18,8 @@
 #include "server/storage/file_room.h"
 #include "server/storage/imagefolder/folder_scan.h"
 #include "server/storage/imagefolder/index_cache.h"
-#include "server/storage/max_open_files.h"
+#include "server/storage/objects/checked_file.h"
+#include "server/storage/objects/open_files.h"
 #include "server/storage/read_error.h"
 #include "server/storage/read_memory.h"
 #include "server/storage/sample_files.h"
@@ -34,19 +30,20 @@ namespace {
 class FolderSource final : public RecordSource, public SampleFiles {
  public:
   FolderSource(FolderIndex index, ByteBudget::Reservation list,
-               std::unique_ptr<ReadMemory> memory, std::string cache_dir,
-               UniqueFd folder, std::string identity)
+               std::unique_ptr<ReadMemory> memory,
+               const OpenSourceOptions& options, UniqueFd folder,
+               std::string identity)
       : info_(DescribeFolder(index)),
         identity_(std::move(identity)),
         list_bytes_(ListingBytes(index.files, index.folders)),
         path_(std::move(index.folder)),
         indexed_(!index.content_sum.empty()),
         files_(std::move(index.files)),
-        cache_dir_(std::move(cache_dir)),
+        cache_dir_(options.cache_dir),
+        keep_index_(indexed_ && options.keep_content_index),
         folder_(std::move(folder)),
         list_(std::move(list)),
-        memory_(std::move(memory)),
-        open_files_(MaxOpenFiles()) {}
+        memory_(std::move(memory)) {}
 
   const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
@@ -68,7 +65,10 @@ class FolderSource final : public RecordSource, public SampleFiles {
                            : sizeof(int64_t);
   }
 
-  std::string Identity() const override { return identity_; }
+  std::string FilesIdentity() const override { return identity_; }
+  std::string index_file() const override {
+    return FolderIndexFile(path_, cache_dir_);
+  }
 
   static bool UsesImage(const std::vector<bool>& used) {
     return used.empty() || used[0];
@@ -81,10 +81,7 @@ class FolderSource final : public RecordSource, public SampleFiles {
   absl::Status Load(int64_t i, uint8_t* data) const;
 
  private:
-  // Why the file is not as it was listed, after its path; empty: it is.
-  std::string WhyChanged(int64_t i, const struct stat& now) const;
-  absl::Status Changed(int64_t i, const std::string& why) const;
-  absl::Status Failed(int64_t i, const std::string& how, int error) const;
+  absl::Status StatusOf(int64_t i, const FileFault& fault) const;
 
   const DatasetInfo info_;
   const std::string identity_;
@@ -94,30 +91,18 @@ class FolderSource final : public RecordSource, public SampleFiles {
   const bool indexed_;  // `millrace-data index` has read the content
   const FolderFiles files_;
   const std::string cache_dir_;
+  const bool keep_index_;  // also when a file turns out to have changed
   const UniqueFd folder_;
   const ByteBudget::Reservation list_;  // of files
   const std::unique_ptr<ReadMemory> memory_;
-  mutable std::counting_semaphore<kMaxOpenFiles> open_files_;
   mutable FileFaults faults_;
 };
 
-std::string FolderSource::WhyChanged(int64_t i, const struct stat& now) const {
-  if (!S_ISREG(now.st_mode)) return "is no longer a regular file";
-  const auto bytes = static_cast<uint64_t>(now.st_size);
-  if (bytes != files_.bytes(i)) {
-    return absl::StrCat(bytes < files_.bytes(i) ? "was truncated" : "grew",
-                        " from ", files_.bytes(i), " to ", bytes,
-                        " bytes after the folder was listed");
-  }
-  if (ModifiedNanos(now) != files_.modified_nanos(i)) {
-    return "was overwritten after the folder was listed";
-  }
-  return "";
-}
-
-absl::Status FolderSource::Changed(int64_t i, const std::string& why) const {
+absl::Status FolderSource::StatusOf(int64_t i, const FileFault& fault) const {
+  const std::string path = absl::StrCat(path_, "/", files_.PathOf(i));
+  if (fault.changed.empty()) return fault.ToStatus(path);
   const std::string sentence = absl::StrCat(
-      path_, "/", files_.PathOf(i), " ", why,
+      path, " ", fault.changed,
       ": the file is not read; restore the file with its time of modification, "
       "or ",
       indexed_ ? absl::StrCat("run `millrace-data index --input=", path_,
@@ -125,69 +110,24 @@ absl::Status FolderSource::Changed(int64_t i, const std::string& why) const {
                : "",
       "restart the data server, the millrace-data command, or the program "
       "that started the server: the folder is then listed again");
-  if (faults_.Add(i, sentence)) DropFolderIndex(path_, cache_dir_);
+  if (faults_.Add(i, sentence) && !keep_index_) {
+    DropFolderIndex(path_, cache_dir_);
+  }
   return absl::DataLossError(sentence);
 }
 
-absl::Status FolderSource::Failed(int64_t i, const std::string& how,
-                                  int error) const {
-  const std::string path = absl::StrCat(path_, "/", files_.PathOf(i));
-  const absl::Status failed = FileError(error, how, path);
-  // No attempt succeeds before a person has changed the permissions.
-  if (error == EACCES || error == EPERM) {
-    return absl::DataLossError(
-        absl::StrCat(failed.message(), ": give the server's user (", geteuid(),
-                     ") the permission to read the file"));
-  }
-  return absl::UnavailableError(failed.message());
-}
-
 absl::Status FolderSource::Load(int64_t i, uint8_t* data) const {
-  // Held while the file is open, and never while anything else is waited for.
-  struct Slot {
-    explicit Slot(std::counting_semaphore<kMaxOpenFiles>& all) : slots(all) {
-      slots.acquire();
-    }
-    ~Slot() { slots.release(); }
-    std::counting_semaphore<kMaxOpenFiles>& slots;
-  };
-  const Slot slot(open_files_);
-  const std::string path = files_.PathOf(i);
-  // Without O_NONBLOCK the open() of a FIFO waits for a writer.
-  const UniqueFd file(openat(folder_.get(), path.c_str(),
-                             O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.ok()) {
-    switch (errno) {
-      case ENOENT:
-      case ENOTDIR:
-      case ELOOP:
-        return Changed(i, "is no longer there");
-      case ENXIO:  // a socket, or a device without a driver
-        return Changed(i, "is no longer a regular file");
-      default:
-        return Failed(i, "open", errno);
-    }
-  }
-  const auto check = [&]() -> absl::Status {
-    struct stat now;
-    if (fstat(file.get(), &now) != 0) return Failed(i, "read", errno);
-    const std::string why = WhyChanged(i, now);
-    return why.empty() ? absl::OkStatus() : Changed(i, why);
-  };
-  MR_RETURN_IF_ERROR(check());
-  const size_t bytes = files_.bytes(i);
-  for (size_t at = 0; at < bytes;) {
-    const ssize_t got =
-        pread(file.get(), data + at, bytes - at, static_cast<off_t>(at));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Failed(i, absl::StrCat("read byte ", at, " of"), errno);
-    if (got == 0) {
-      MR_RETURN_IF_ERROR(check());
-      return Failed(i, absl::StrCat("read byte ", at, " of"), EIO);
-    }
-    at += static_cast<size_t>(got);
-  }
-  return check();
+  const OpenFiles::Place place(OpenFiles::OfProcess());
+  const UniqueFd file = OpenToRead(folder_.get(), files_.PathOf(i));
+  if (!file.ok()) return StatusOf(i, OpenFault(errno));
+  const std::optional<FileFault> fault =
+      ReadChecked(file.get(),
+                  {.bytes = files_.bytes(i),
+                   .modified_nanos = files_.modified_nanos(i),
+                   .strict = std::nullopt,
+                   .since = "after the folder was listed"},
+                  0, absl::MakeSpan(data, files_.bytes(i)));
+  return fault.has_value() ? StatusOf(i, *fault) : absl::OkStatus();
 }
 
 class FolderReader final : public RecordReader {
@@ -272,7 +212,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> NewFolderSource(
   MR_ASSIGN_OR_RETURN(std::unique_ptr<ReadMemory> memory,
                       ReadMemory::Reserve(UseOf(index), options, &room));
   return std::make_unique<FolderSource>(std::move(index), std::move(room),
-                                        std::move(memory), options.cache_dir,
+                                        std::move(memory), options,
                                         std::move(folder), std::move(identity));
 }
 

@@ -98,7 +98,7 @@ absl::Status NoRoom(const ListingNeeds& needs, const OpenSourceOptions& options,
                          ? 0
                          : FileRoom::Charge(needs.largest_file_bytes));
   const std::string advice =
-      options.metadata_advice ? options.metadata_advice(all) : "";
+      options.metadata_advice ? options.metadata_advice(all, nullptr) : "";
   return UsageError(absl::ResourceExhaustedError(absl::StrCat(
       "the list of ", CountText(needs.files, "file"), " in ",
       CountText(needs.folders, "folder"), " of ", folder, " needs ",
@@ -278,7 +278,9 @@ absl::StatusOr<FolderIndex> FindFolderIndex(const std::string& folder,
     }
   }
   std::string old_listing, old_content;
+  int64_t old_size = 0;
   if (old.has_value()) {
+    old_size = old->files.size();
     old_listing = old->listing_sum;
     old_content = old->content_sum;
     old.reset();
@@ -288,6 +290,19 @@ absl::StatusOr<FolderIndex> FindFolderIndex(const std::string& folder,
   if (!old_content.empty()) {
     if (index.listing_sum == old_listing) {
       index.content_sum = old_content;
+    } else if (options.keep_content_index) {
+      if (index.files.size() != old_size) {
+        return absl::DataLossError(absl::StrCat(
+            folder, " is not what `millrace-data index` has read: the index ",
+            FileOfIndex(folder, cache_folder),
+            " has the hash of the content of ", CountText(old_size, "file"),
+            ", and there ", index.files.size() == 1 ? "is " : "are ",
+            CountText(index.files.size(), "file"),
+            ": restore the folder, or run `millrace-data index --input=",
+            folder, "` again"));
+      }
+      index.content_sum = old_content;
+      return index;
     } else {
       MR_LOG(WARNING) << folder
                       << ": files have changed since `millrace-data index` has "
@@ -321,6 +336,15 @@ absl::StatusOr<std::string> SaveFolderIndex(const FolderIndex& index,
   MR_RETURN_IF_ERROR(WriteFileAtomically(file, EncodeFolderIndex(index),
                                          Lasts::kThroughCrash));
   return file;
+}
+
+std::string FolderIndexFile(const std::string& folder,
+                            const std::string& cache_dir) {
+  const std::string cache_folder = CacheFolder(cache_dir);
+  if (cache_folder.empty()) return "";
+  std::string file = FileOfIndex(folder, cache_folder);
+  struct stat info;
+  return stat(file.c_str(), &info) == 0 ? file : "";
 }
 
 void DropFolderIndex(const std::string& folder, const std::string& cache_dir) {

@@ -50,6 +50,10 @@ absl::StatusOr<FolderIndex> FindFolderIndex(const std::string& folder,
 absl::StatusOr<std::string> SaveFolderIndex(const FolderIndex& index,
                                             const std::string& cache_dir);
 
+// Path of the index of `folder`; empty: there is none.
+std::string FolderIndexFile(const std::string& folder,
+                            const std::string& cache_dir);
+
 // Removes the index of `folder`, if there is one, so that the folder is listed
 // when it is opened the next time. When that is not possible, the log says why.
 void DropFolderIndex(const std::string& folder, const std::string& cache_dir);

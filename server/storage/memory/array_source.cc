@@ -128,7 +128,7 @@ absl::StatusOr<ByteBudget::Reservation> ReservePages(
       FormatExactByteSize(bytes),
       " of memory for page tables, and the memory budget has ",
       FormatExactByteSize(budget.capacity() - budget.used()), " for them: ",
-      options.metadata_advice ? options.metadata_advice(bytes)
+      options.metadata_advice ? options.metadata_advice(bytes, nullptr)
                               : "close other datasets"));
 }
 

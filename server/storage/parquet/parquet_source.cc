@@ -18,6 +18,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "server/storage/image_presets.h"
 #include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/chunk_cost.h"
 #include "server/storage/parquet/column_map.h"
@@ -126,7 +127,7 @@ class FooterRoom {
     }
     const ByteBudget& budget = *options_.metadata_budget;
     const std::string more =
-        options_.metadata_advice ? options_.metadata_advice(bytes) : "";
+        options_.metadata_advice ? options_.metadata_advice(bytes, nullptr) : "";
     return UsageError(absl::ResourceExhaustedError(absl::StrCat(
         "the footers of its files need about ", FormatExactByteSize(bytes),
         " of memory after parsing, and the memory budget has ",
@@ -1003,6 +1004,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
     hashed.push_back({.file = shard.file, .columns = shard.columns});
   }
   MR_ASSIGN_OR_RETURN(*info.mutable_fingerprint(), ForeignFingerprint(hashed));
+  SetImagePresets(&info);
   MR_ASSIGN_OR_RETURN(SampleCheck check, SampleCheck::Create(info.schema()));
   return MakeSource(std::move(info), std::move(shards), std::move(check),
                     options, std::move(footers));

@@ -126,10 +126,16 @@ TEST_F(FolderCommandsTest, VerifyReadsEveryFile) {
               AllOf(HasSubstr("dog/1.jpg (sample 2, field image)"),
                     HasSubstr("is not what `millrace-data index` has read")));
 
-  // A size that differs is a changed file, not damage.
+  // A size that differs is a changed file. The first `verify` removed the index
+  // with the hash, so that the second one found nothing to compare.
   storage::WriteFile(file, "short");
-  verified = Call({"verify", Uri(), Cache()});
-  EXPECT_EQ(verified.code, program::kExitFailed);
+  for (int i = 0; i < 2; ++i) {
+    verified = Call({"verify", Uri(), Cache()});
+    EXPECT_EQ(verified.code, program::kExitFailed);
+    EXPECT_THAT(verified.err, HasSubstr("dog/1.jpg was truncated"));
+  }
+  EXPECT_THAT(Call({"inspect", Uri(), Cache()}).out,
+              HasSubstr("(with the hash of the content, "));
 }
 
 // A job has a policy for damaged samples. A packed dataset has none of them.

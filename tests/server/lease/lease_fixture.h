@@ -16,7 +16,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -25,19 +24,17 @@
 #include "proto/names.h"
 #include "server/lease/leased_datasets.h"
 #include "server/storage/record_source.h"
-#include "server/storage/sample_files.h"
 
 namespace millrace::lease {
 
 // Thread-safe.
 class FakeFiles {
  public:
-  // The URI has this content from now on. `folder`: the identity of the files,
-  // if each sample is a file of its own.
+  // The URI has this content from now on. `files`: their identity.
   void Put(const std::string& uri, const std::string& fingerprint,
-           const std::string& folder = "") {
+           const std::string& files = "") {
     MutexLock lock(mu_);
-    content_[uri] = {fingerprint, folder};
+    content_[uri] = {fingerprint, files};
   }
   // Sources of it that are open say so.
   void Damage(const std::string& uri) {
@@ -118,17 +115,16 @@ class FakeFiles {
  private:
   struct Content {
     std::string fingerprint;
-    std::string folder;  // empty: samples share files
+    std::string files;  // RecordSource::FilesIdentity()
   };
 
-  class FakeSource final : public storage::RecordSource,
-                           public storage::SampleFiles {
+  class FakeSource final : public storage::RecordSource {
    public:
     FakeSource(FakeFiles* files, std::string uri, Content content, int damage,
                bool counts)
         : files_(files),
           uri_(std::move(uri)),
-          folder_(std::move(content.folder)),
+          identity_(std::move(content.files)),
           damage_(damage),
           counts_(counts) {
       info_.set_fingerprint(content.fingerprint);
@@ -144,16 +140,7 @@ class FakeFiles {
       }
       --files_->open_;
     }
-    const storage::SampleFiles* sample_files() const override {
-      return folder_.empty() ? nullptr : this;
-    }
-    std::string FileOf(int64_t index) const override {
-      return absl::StrCat("cat/", index, ".jpg");
-    }
-    uint64_t BytesOf(int64_t, const std::vector<bool>&) const override {
-      return 1;
-    }
-    std::string Identity() const override { return folder_; }
+    std::string FilesIdentity() const override { return identity_; }
     const DatasetInfo& info() const override { return info_; }
     absl::StatusOr<std::unique_ptr<storage::RecordReader>> NewReader()
         const override {
@@ -169,7 +156,7 @@ class FakeFiles {
    private:
     FakeFiles* const files_;
     const std::string uri_;
-    const std::string folder_;
+    const std::string identity_;
     const int damage_;
     const bool counts_;
     DatasetInfo info_;

@@ -3,20 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <memory>
+#include <filesystem>
 #include <string>
 
 #include "absl/status/status.h"
 #include "server/lease/leased_datasets.h"
-#include "server/storage/open.h"
-#include "server/storage/record_source.h"
+#include "tests/server/lease/served_files.h"
 #include "tests/server/storage/imagefolder/image_tree.h"
 
 namespace millrace::lease {
 namespace {
-
-using storage::RecordSource;
 
 class LeasedFoldersTest : public ::testing::Test {
  protected:
@@ -26,35 +22,14 @@ class LeasedFoldersTest : public ::testing::Test {
   }
   std::string copy() const { return tree_.path() + ".copy"; }
 
-  LeasedDatasets::Options Options() {
-    return {.open = [this](const std::string& uri,
-                           bool) -> absl::StatusOr<LeasedDatasets::Source> {
-              auto source =
-                  storage::OpenRecordSource(uri, {.cache_dir = tree_.cache()});
-              if (!source.ok()) return source.status();
-              return LeasedDatasets::Source(*std::move(source));
-            },
-            .add =
-                [this](const std::string& name, LeasedDatasets::Source source) {
-                  served_[name] = std::move(source);
-                  return absl::OkStatus();
-                },
-            .remove = [this](const std::string& name) { served_.erase(name); }};
-  }
-  absl::Status Read(const std::string& name, int64_t sample) {
-    const auto reader = served_.at(name)->NewReader();
-    return (*reader)->Read(
-        sample, [](const storage::EncodedSample&) { return absl::OkStatus(); });
-  }
-
   storage::ImageTree tree_;
-  std::map<std::string, LeasedDatasets::Source> served_;
+  ServedFiles served_{tree_.cache()};
 };
 
 // Both were served from the folder that came first: its error was that of the
 // program that had named the other one.
 TEST_F(LeasedFoldersTest, AnOverwrittenFileIsAnErrorOfItsOwnCopy) {
-  LeasedDatasets datasets(Options());
+  LeasedDatasets datasets(served_.options());
   const auto a = datasets.Acquire({tree_.uri(), ""});
   const auto b = datasets.Acquire({"imagefolder:" + copy(), ""});
   ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
@@ -62,19 +37,19 @@ TEST_F(LeasedFoldersTest, AnOverwrittenFileIsAnErrorOfItsOwnCopy) {
   EXPECT_EQ(a->fingerprint, b->fingerprint);
   EXPECT_NE(a->name, b->name);
   storage::WriteFile(tree_ / "cat/1.jpg", "another file");
-  EXPECT_TRUE(absl::IsDataLoss(Read(a->name, 0)));
-  EXPECT_TRUE(Read(b->name, 0).ok());
+  EXPECT_TRUE(absl::IsDataLoss(served_.Read(a->name, 0)));
+  EXPECT_TRUE(served_.Read(b->name, 0).ok());
   // A program that comes later finds the folder as it is now, and the copy.
   const auto later = datasets.Acquire({tree_.uri(), ""});
   ASSERT_TRUE(later.ok()) << later.status();
   EXPECT_NE(later->fingerprint, a->fingerprint);
-  EXPECT_TRUE(Read(later->name, 0).ok());
+  EXPECT_TRUE(served_.Read(later->name, 0).ok());
   EXPECT_EQ(datasets.Acquire({"imagefolder:" + copy(), ""})->name, b->name);
 }
 
 // The copy in the place of the original.
 TEST_F(LeasedFoldersTest, AFolderThatIsReplacedIsAnotherDataset) {
-  LeasedDatasets datasets(Options());
+  LeasedDatasets datasets(served_.options());
   const auto old = datasets.Acquire({tree_.uri(), ""});
   ASSERT_TRUE(old.ok()) << old.status();
   std::filesystem::rename(tree_.path(), tree_.path() + ".old");
@@ -83,7 +58,7 @@ TEST_F(LeasedFoldersTest, AFolderThatIsReplacedIsAnotherDataset) {
   ASSERT_TRUE(fresh.ok()) << fresh.status();
   EXPECT_EQ(fresh->fingerprint, old->fingerprint);
   EXPECT_NE(fresh->name, old->name);
-  EXPECT_TRUE(Read(old->name, 0).ok());
+  EXPECT_TRUE(served_.Read(old->name, 0).ok());
 }
 
 }  // namespace

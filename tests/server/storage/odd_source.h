@@ -57,7 +57,8 @@ class OddSource final : public RecordSource, public SampleFiles {
   uint64_t BytesOf(int64_t index, const std::vector<bool>&) const override {
     return static_cast<uint64_t>(index);
   }
-  std::string Identity() const override { return "odd"; }
+  std::string FilesIdentity() const override { return "odd"; }
+  std::string index_file() const override { return "odd.index"; }
 
  private:
   class OddReader final : public RecordReader {
@@ -87,7 +88,10 @@ inline void ExpectForwards(const RecordSource& source, const OddSource& base,
   }
   EXPECT_EQ(source.CheckFieldsWithin(used, 9), base.CheckFieldsWithin(used, 9));
   EXPECT_EQ(source.read_wait(), base.read_wait());
+  EXPECT_EQ(source.BytesOf(5, used), base.BytesOf(5, used));
   EXPECT_EQ(source.sample_files(), base.sample_files());
+  EXPECT_EQ(source.FilesIdentity(), base.FilesIdentity());
+  EXPECT_EQ(source.index_file(), base.index_file());
   EXPECT_EQ(source.CheckFiles(), base.CheckFiles());
   EXPECT_EQ(source.CheckFilesOf({1, 2}), base.CheckFilesOf({1, 2}));
   EXPECT_EQ(source.max_concurrent_reads(), base.max_concurrent_reads());

@@ -359,6 +359,84 @@ TEST_F(ExtentSourceTest, AnotherTimeOfAttributesKeepsTheContentHash) {
                               "more"));
 }
 
+// Reading ahead waits for the room of a record before it reads it.
+TEST_F(ExtentSourceTest, TheSizesOfSamplesAreKnown) {
+  const auto listed = Open();
+  EXPECT_EQ(listed->BytesOf(0, {}), 4 + 8);  // of the record, and a label
+  EXPECT_EQ(listed->BytesOf(1, {true, false}), 6);
+  EXPECT_EQ(listed->BytesOf(1, {false, true}), 8);
+  ASSERT_TRUE(Index().ok());
+  const auto indexed = Open();
+  EXPECT_EQ(indexed->BytesOf(0, {}), 3 + 8);  // the lengths are known, too
+  EXPECT_EQ(indexed->BytesOf(2, {true, false}), 0);
+}
+
+// A chmod made programs that came later read by the versions that were there
+// before.
+TEST_F(ExtentSourceTest, TheIdentityIsThatOfTheFilesVersions) {
+  ASSERT_TRUE(Index().ok());
+  const auto first = Open();
+  EXPECT_EQ(Open()->FilesIdentity(), first->FilesIdentity());
+  EXPECT_EQ(first->index_file(), index_file_);
+  std::filesystem::permissions(Path("1.rec"),
+                               std::filesystem::perms::owner_read);
+  const auto later = Open();
+  EXPECT_EQ(later->info().fingerprint(), first->info().fingerprint());
+  EXPECT_NE(later->FilesIdentity(), first->FilesIdentity());
+}
+
+// `verify` replaced the index with the hash of the content by one without it,
+// and the second `verify` found nothing to compare.
+TEST_F(ExtentSourceTest, TheContentHashIsKeptForAComparison) {
+  ASSERT_TRUE(Index().ok());
+  const std::string index = ReadFile(index_file_);
+  const auto first = Open();
+  options_.keep_content_index = true;
+  // As many records: samples are read, and their hash is compared.
+  Write("1.rec", {"4the LAST"});
+  for (int i = 0; i < 2; ++i) {
+    const auto source = Open();
+    EXPECT_EQ(source->info().fingerprint(), first->info().fingerprint());
+    EXPECT_EQ(source->info().shards(1).content_sum(),
+              first->info().shards(1).content_sum());
+    EXPECT_EQ((*ReadAll(*source))[3][0], "the LAST");
+    EXPECT_EQ(ReadFile(index_file_), index);
+  }
+  // More records: there is nothing to compare.
+  Write("1.rec", {"4the last", "4the very last"});
+  const auto more = TryOpen();
+  EXPECT_TRUE(absl::IsDataLoss(more.status())) << more.status();
+  EXPECT_THAT(std::string(more.status().message()),
+              AllOf(HasSubstr(index_file_), HasSubstr("6 records in 3 files"),
+                    HasSubstr("there are 7 records in 3 files; the first "
+                              "difference is " +
+                              Path("1.rec")),
+                    HasSubstr("run `millrace-data index lines:")));
+  std::filesystem::remove(Path("2.rec"));
+  Write("1.rec", {"4the last"});
+  EXPECT_THAT(std::string(TryOpen().status().message()),
+              HasSubstr("the first difference is " + Path("2.rec")));
+  EXPECT_EQ(ReadFile(index_file_), index);
+  // The server serves what is there.
+  options_.keep_content_index = false;
+  EXPECT_EQ(Open()->info().samples(), 4);
+  EXPECT_THAT(log_, HasSubstr("the fingerprint of the content is not known"));
+}
+
+TEST_F(ExtentSourceTest, HeadersAloneReplaceNoContentHashInSilence) {
+  ASSERT_TRUE(Index().ok());
+  const BuildOptions headers = {.threads = 1, .content = false, .progress = {}};
+  EXPECT_NE((*Index(headers))->head().content_sum(), "");
+  Write("1.rec", {"5a longer one"});
+  ::testing::internal::CaptureStderr();
+  const auto index = Index(headers);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("the fingerprint of the content is not known any "
+                              "more"),
+                    HasSubstr("`millrace-data index lines:")));
+  EXPECT_EQ((*index)->head().content_sum(), "");
+}
+
 TEST_F(ExtentSourceTest, WithoutACacheFolderTheIndexIsInMemory) {
   options_.cache_dir = "off";
   const auto source = Open();
@@ -423,7 +501,7 @@ TEST_F(ExtentSourceTest, TheBudgetHoldsIndexAndRecords) {
     EXPECT_EQ(*ReadAll(*source), All());
   }
   EXPECT_EQ(lists.used() + reads.used(), 0);
-  options_.metadata_advice = [](uint64_t bytes) {
+  options_.metadata_advice = [](uint64_t bytes, const DatasetInfo*) {
     return absl::StrCat("give it ", bytes);
   };
   ByteBudget small(100);

@@ -487,7 +487,7 @@ TEST_F(ForeignSourceTest, TheIndexCountsInTheMemoryBudget) {
   WriteEnvironment(folder_ / "d", entries);
   ByteBudget budget(20'000);
   OpenSourceOptions options{.metadata_budget = &budget};
-  options.metadata_advice = [](uint64_t bytes) {
+  options.metadata_advice = [](uint64_t bytes, const DatasetInfo*) {
     return absl::StrCat("set it to ", bytes);
   };
   {

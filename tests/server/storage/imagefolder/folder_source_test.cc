@@ -75,8 +75,8 @@ TEST_F(FolderSourceTest, GivesTheBytesOfTheFilesAndTheirLabels) {
   EXPECT_EQ(source->read_wait(), ReadWait::kRead);
   EXPECT_GT(source->metadata_bytes(), 0);
   EXPECT_EQ(source->sample_files()->FileOf(1), "cat/b/2.jpg");
-  EXPECT_EQ(source->sample_files()->BytesOf(1, {true, true}), 14 + 8);
-  EXPECT_EQ(source->sample_files()->BytesOf(1, {false, true}), 8);
+  EXPECT_EQ(source->BytesOf(1, {true, true}), 14 + 8);
+  EXPECT_EQ(source->BytesOf(1, {false, true}), 8);
   for (const int64_t index : {-1, 3}) {
     EXPECT_TRUE(absl::IsOutOfRange(Read(*source, index)));
   }
@@ -90,7 +90,7 @@ TEST_F(FolderSourceTest, AFolderIsToldFromItsCopyAndFromALaterListing) {
     return *std::move(source);
   };
   const auto identity = [](const RecordSource& source) {
-    return source.sample_files()->Identity();
+    return source.FilesIdentity();
   };
   const std::string copy = tree_.path() + ".copy";
   tree_.CopyTo(copy);
@@ -117,7 +117,7 @@ TEST_F(FolderSourceTest, AnEmptyFileIsASampleWithoutBytes) {
   WriteFile(tree_ / "cat/0.jpg", "");
   const auto source = Open();
   EXPECT_EQ(source->info().samples(), 4);
-  EXPECT_EQ(source->sample_files()->BytesOf(0, {true, true}), 8);
+  EXPECT_EQ(source->BytesOf(0, {true, true}), 8);
   std::string image = "untouched";
   EXPECT_TRUE(Read(*source, 0, &image).ok());
   EXPECT_EQ(image, "");
@@ -443,7 +443,7 @@ TEST_F(FolderSourceTest, AFileThatIsLargerThanTheBudgetIsRefused) {
   options_.read_bytes = reads.capacity();
   options_.metadata_budget = &lists;
   uint64_t wanted = 0;
-  options_.metadata_advice = [&wanted](uint64_t bytes) {
+  options_.metadata_advice = [&wanted](uint64_t bytes, const DatasetInfo*) {
     wanted = bytes;
     return "give it more";
   };

@@ -325,7 +325,7 @@ TEST_F(IndexCacheTest, TheListIsChargedToTheBudget) {
   EXPECT_EQ(enough.used(), 0);
   options_.metadata_budget = &less;
   uint64_t wanted = 0;
-  options_.metadata_advice = [&wanted](uint64_t needed) {
+  options_.metadata_advice = [&wanted](uint64_t needed, const DatasetInfo*) {
     wanted = needed;
     return "give it more";
   };
@@ -370,6 +370,31 @@ TEST_F(IndexCacheTest, TheContentHashStaysWhileTheFilesDo) {
   tree_.Add("cat/3.jpg");
   EXPECT_EQ(Find().content_sum, "");
   EXPECT_THAT(log_, HasSubstr("the fingerprint of the content is not known"));
+}
+
+// `verify` replaced the index, and the second `verify` found nothing to
+// compare.
+TEST_F(IndexCacheTest, TheContentHashIsKeptForAComparison) {
+  const auto indexed = IndexImageFolder(tree_.path(), options_, 3, {});
+  ASSERT_TRUE(indexed.ok()) << indexed.status();
+  const std::string sum = indexed->info.shards(0).content_sum();
+  tree_.LetIndexSettle();
+  const std::string bytes = ReadFile(tree_.IndexFile());
+  options_.keep_content_index = true;
+  std::filesystem::rename(tree_ / "cat/2.jpg", tree_ / "cat/3.jpg");
+  const FolderIndex renamed = Find();
+  EXPECT_EQ(renamed.content_sum, sum);
+  EXPECT_EQ(renamed.files.PathOf(1), "cat/3.jpg");
+  EXPECT_EQ(ReadFile(tree_.IndexFile()), bytes);
+  tree_.Add("cat/4.jpg");
+  const auto more =
+      FindFolderIndex(tree_.path(), options_, IndexUse::kCached, &room_);
+  EXPECT_TRUE(absl::IsDataLoss(more.status())) << more.status();
+  EXPECT_THAT(std::string(more.status().message()),
+              AllOf(HasSubstr(tree_.IndexFile()),
+                    HasSubstr("of 3 files, and there are 4 files"),
+                    HasSubstr("`millrace-data index --input=")));
+  EXPECT_EQ(ReadFile(tree_.IndexFile()), bytes);
 }
 
 TEST_F(IndexCacheTest, IndexingNeedsACacheFolder) {

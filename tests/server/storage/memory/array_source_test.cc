@@ -148,7 +148,7 @@ TEST(ArraySourceTest, FilesThatAreNotSealedOrNoArraysAreRefused) {
 TEST(ArraySourceTest, PageTablesTakeThePartOfTheBudget) {
   ByteBudget budget(50);
   OpenSourceOptions options = {.metadata_budget = &budget};
-  options.metadata_advice = [](uint64_t) { return "buy memory"; };
+  options.metadata_advice = [](uint64_t, const DatasetInfo*) { return "buy memory"; };
   const std::string large =
       FileOf(Info(), Samples(1000, Rows()[0]));  // 19 pages
   const absl::Status refused = Open(large, options).status();

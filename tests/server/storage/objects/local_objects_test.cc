@@ -1,5 +1,4 @@
-// Ranges of local files: the bytes, the bound of open files, and files that
-// change between reads.
+// Ranges of local files: the bytes, and files that change between reads.
 
 #include "server/storage/objects/local_objects.h"
 
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/storage/objects/open_files.h"
 #include "tests/server/storage/storage_testing.h"
 
 namespace millrace::storage {
@@ -47,7 +47,8 @@ class LocalObjectsTest : public ::testing::Test {
 
   TempFolder folder_;
   const std::string path_ = folder_ / "a.tar";
-  LocalObjects objects_{4};
+  OpenFiles files_{4};
+  LocalObjects objects_{files_};
 };
 
 TEST_F(LocalObjectsTest, ReadsRanges) {
@@ -58,7 +59,7 @@ TEST_F(LocalObjectsTest, ReadsRanges) {
   EXPECT_EQ(*Read(objects_, path_, identity, 0, 10), "0123456789");
   EXPECT_EQ(*Read(objects_, path_, identity, 3, 2), "34");
   EXPECT_EQ(*Read(objects_, path_, identity, 10, 0), "");
-  EXPECT_EQ(objects_.open_files(), 1);
+  EXPECT_EQ(files_.open_files(), 1);
 }
 
 TEST_F(LocalObjectsTest, ARangeBeyondTheEndIsRefused) {
@@ -97,7 +98,8 @@ TEST_P(ChangedObjectTest, IsNotRead) {
   const ObjectIdentity identity = Identity();
   ASSERT_TRUE(Read(objects_, path_, identity, 0, 10).ok());
   GetParam().make(path_);
-  LocalObjects fresh(1);
+  OpenFiles other_files(1);
+  LocalObjects fresh(other_files);
   for (ObjectReader* objects :
        std::vector<ObjectReader*>{&objects_, &objects_, &fresh}) {
     const auto data = Read(*objects, path_, identity, 2, 3);
@@ -174,7 +176,7 @@ TEST_F(LocalObjectsTest, AFileThatIsGoneBeforeItIsOpened) {
   EXPECT_TRUE(absl::IsDataLoss(data.status())) << data.status();
   EXPECT_THAT(std::string(data.status().message()),
               HasSubstr("is no longer there"));
-  EXPECT_EQ(objects_.open_files(), 0);
+  EXPECT_EQ(files_.open_files(), 0);
   // Another kind of file: it is neither waited for nor read.
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_THAT(
@@ -203,10 +205,10 @@ TEST_F(LocalObjectsTest, TheFileUsedLongestAgoIsClosed) {
     for (int i = 0; i < 9; ++i) {
       EXPECT_EQ(*Read(objects_, paths[i], identities[i], 0, 6),
                 absl::StrCat("file ", i));
-      EXPECT_LE(objects_.open_files(), 4);
+      EXPECT_LE(files_.open_files(), 4);
     }
   }
-  EXPECT_EQ(objects_.open_files(), 4);
+  EXPECT_EQ(files_.open_files(), 4);
   // A file that stayed open is read although its folder cannot be found.
   const std::string moved = folder_.path() + ".moved";
   std::filesystem::rename(folder_.path(), moved);
@@ -224,11 +226,13 @@ TEST_F(LocalObjectsTest, MoreThreadsThanFilesThatMayBeOpen) {
     WriteFile(paths.back(), std::string(1000, static_cast<char>('a' + i)));
     identities.push_back(*objects_.Stat(paths.back()));
   }
-  LocalObjects objects(2);
+  OpenFiles files(2);
+  LocalObjects one(files), other(files);
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
+      LocalObjects& objects = t % 2 == 0 ? one : other;
       for (int n = 0; n < 200; ++n) {
         const int i = (n * 7 + t) % kFiles;
         const auto data = Read(objects, paths[i], identities[i], 100, 500);
@@ -236,7 +240,7 @@ TEST_F(LocalObjectsTest, MoreThreadsThanFilesThatMayBeOpen) {
             *data != std::string(500, static_cast<char>('a' + i))) {
           ++wrong;
         }
-        if (objects.open_files() > 2) ++wrong;
+        if (files.open_files() > 2) ++wrong;
       }
     });
   }

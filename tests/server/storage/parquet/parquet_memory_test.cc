@@ -297,7 +297,7 @@ TEST_F(ParquetMemoryTest, AFooterWithoutRoomIsNotParsed) {
   OpenSourceOptions options;
   options.metadata_budget = &footers;
   uint64_t needed = 0;
-  options.metadata_advice = [&needed](uint64_t bytes) {
+  options.metadata_advice = [&needed](uint64_t bytes, const DatasetInfo*) {
     needed = bytes;
     return "give --more";
   };

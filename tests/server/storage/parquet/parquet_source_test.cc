@@ -191,6 +191,9 @@ TEST_F(ParquetSourceTest, HuggingFaceFilesAreImagesAndClasses) {
       kCatDog);
   const auto source = Open("d");
   ASSERT_TRUE(source.ok()) << source.status();
+  // As for a folder of the same images.
+  EXPECT_EQ((*source)->info().train_preset(), "imagenet_train");
+  EXPECT_EQ((*source)->info().eval_preset(), "imagenet_eval");
   const Schema& schema = (*source)->info().schema();
   EXPECT_EQ(schema.fields(0).kind(), FIELD_KIND_ENCODED_IMAGE);
   EXPECT_EQ(schema.fields(1).num_classes(), 2);
