@@ -147,7 +147,8 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
           "Dataset to serve; URI is lmdb:PATH, parquet:PATH, tar:PATH or "
           "tfrecord:PATH, PATH a file, a folder of shards, a glob or a range "
           "({000..099}), imagefolder:PATH, PATH a folder of class folders with "
-          "images, or mds:PATH or litdata:PATH, PATH a folder with index.json; "
+          "images, mds:PATH or litdata:PATH, PATH a folder with index.json, or "
+          "hdf5:PATH, PATH as for tar; "
           "options follow a ? (docs/formats.md); may be repeated")
       .Repeatable();
   flags
