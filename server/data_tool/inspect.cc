@@ -26,7 +26,7 @@ int64_t TotalBytes(const DatasetInfo& info) {
 
 // Whether the fingerprint is that of the names, sizes and times of files.
 bool IsListed(const DatasetInfo& info) {
-  return storage::ReadsFiles(absl::StrCat(info.format(), ":")) &&
+  return storage::HasIndex(absl::StrCat(info.format(), ":")) &&
          info.shards(0).content_sum().empty();
 }
 

@@ -586,7 +586,8 @@ loader(num_workers=0, collate_fn=None, sampler=None, pin_memory=False, timeout=0
     def test_data_in_the_place_of_an_endpoint(self):
         self.output_of(_OPEN + """
 for endpoint in ("imagefolder:/data/train", "lmdb:/data/a.lmdb", "parquet:/data/*.parquet",
-                 "tar:/data/{000..009}.tar?label_offset=-1", "tfrecord:/data/t-*", "mds:/data", "litdata:/data"):
+                 "tar:/data/{000..009}.tar?label_offset=-1", "tfrecord:/data/t-*", "mds:/data", "litdata:/data",
+                 "hdf5:/data/train.h5?label=y"):
     one = millrace.Loader(endpoint, batch_size=1)      # nothing is started before it is needed
     assert endpoint in repr(one)
     one.close()
