@@ -4,7 +4,7 @@ contain the libraries that they need, under names of their own (graft_libraries.
 
     build_wheel.py client --output=FILE --version=HEADER --description=FILE --license=FILE
                           [--patchelf=FILE] --library=FILE --extension=FILE MODULE...
-    build_wheel.py server (the same) --program=FILE... MODULE...
+    build_wheel.py server (the same) --program=FILE... --helper=FILE... --static=NAME... MODULE...
     build_wheel.py name FILE
 
     client         the package `millrace`
@@ -16,6 +16,9 @@ contain the libraries that they need, under names of their own (graft_libraries.
     --library      libmillrace.so.1
     --extension    _millrace.abi3.so
     --program      a program, where Bazel has built it; several times
+    --helper       a program that only the others start; several times
+    --static       name of an archive that is linked into a program (libz.a), for its licence;
+                   several times
     MODULE         the package's files
 
 Exit code 1 and a sentence when something is not as it should be: a file that needs more than the
@@ -24,6 +27,7 @@ tag of the wheel promises, a library whose licence is not found.
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -99,17 +103,28 @@ def _build_client(arguments, work, version, description):
     return report
 
 
+def _find_archive(name):
+    """The path of a static library, as the compiler finds it."""
+    result = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True,
+                            check=False)
+    path = os.path.realpath(result.stdout.strip())
+    if result.returncode != 0 or not os.path.isfile(path):
+        raise PortableError(f"the compiler does not find {name}: run tools/setup first")
+    return path
+
+
 def _build_server(arguments, work, version, description):
     programs = sorted(os.path.basename(path) for path in arguments.program)
-    grafted, licenses, report = portable_files.graft(arguments.program, work, "server",
-                                                     arguments.patchelf)
+    grafted, licenses, report = portable_files.graft(arguments.program + arguments.helper, work,
+                                                     "server", arguments.patchelf)
+    licenses.update(portable_files.find_licenses(map(_find_archive, arguments.static)))
     wheel = Wheel(arguments.output, "millrace_server", version, _SERVER_TAG)
     for module in sorted(arguments.modules):
         wheel.add(f"millrace_server/{os.path.basename(module)}", portable_files.read_bytes(module))
     _add_folder(wheel, grafted, "millrace_server/bin")
     wheel.finish([
         "Summary: Data servers that decode and augment training data, and their tools",
-        "License-Expression: Apache-2.0 AND BSD-3-Clause AND MIT AND Zlib AND IJG AND OLDAP-2.8 "
+        "License-Expression: Apache-2.0 AND BSD-3-Clause AND BSD-2-Clause AND MIT AND Zlib AND IJG AND OLDAP-2.8 "
         "AND libpng-2.0",
         *_COMMON,
         "Requires-Python: >=3.8",
@@ -140,6 +155,8 @@ def _parse(argv):
             one.add_argument(f"--{name}", required=True)
         if what == "server":
             one.add_argument("--program", action="append", required=True)
+            one.add_argument("--helper", action="append", default=[])
+            one.add_argument("--static", action="append", default=[])
         one.add_argument("--patchelf", default="patchelf")
         one.add_argument("modules", nargs="+", metavar="MODULE")
     return parser.parse_args(argv[1:])

@@ -30,18 +30,20 @@ from programs import PROGRAMS, ROOT, bazel_folder, run  # noqa: E402
 
 # Parts of library names that a program must not load.
 _FORBIDDEN = {
-    "millrace-server": ["torch", "c10", "cudart", "cairo"],
-    "millrace-data": ["torch", "c10", "cudart", "cairo"],
+    "millrace-server": ["torch", "c10", "cudart", "cairo", "hdf5"],
+    "millrace-data": ["torch", "c10", "cudart", "cairo", "hdf5"],
     "millrace": ["torch", "c10", "lmdb", "arrow", "parquet", "jpeg", "png", "cairo"],
     "millrace-train": ["lmdb", "arrow", "parquet", "jpeg", "png", "cairo"],
 }
 # Opened when a picture is asked for.
 _PICTURES = "lib/libmillrace_picture.so"
+# Started when an HDF5 file is read.
+_HDF5 = "lib/millrace-hdf5"
 # Bazel's expression of the programs and libraries that are linked from objects.
 _LINKED = "kind(cc_binary, //client/... + //common/... + //proto/... + //server/... + //trainer/...)"
 # Which list of deploy/ must cover which programs and libraries.
 _IMAGES = {
-    "server.packages": ["millrace-server", "millrace-data", _PICTURES],
+    "server.packages": ["millrace-server", "millrace-data", _PICTURES, _HDF5],
     "trainer.packages": ["millrace", "millrace-train", _PICTURES],
 }
 
@@ -220,7 +222,7 @@ def main(argv):
     elif len(argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    missing = [p for p in PROGRAMS + [_PICTURES] if not libraries(os.path.join(argv[1], p))]
+    missing = [p for p in PROGRAMS + [_PICTURES, _HDF5] if not libraries(os.path.join(argv[1], p))]
     if missing:
         print(f"{argv[1]} lacks {', '.join(missing)}: run tools/build", file=sys.stderr)
         return 1

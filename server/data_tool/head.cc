@@ -15,7 +15,7 @@
 #include "server/data_tool/report.h"
 #include "server/data_tool/sample_place.h"
 #include "server/operators/operators.h"
-#include "server/storage/open.h"
+#include "server/storage/open_in_order.h"
 #include "server/storage/sample_files.h"
 
 namespace millrace::data_tool {
@@ -47,8 +47,8 @@ absl::Status Head(const HeadOptions& options, std::ostream& out) {
       UsageError(operators::Operators::Load(options.libraries)));
   MR_ASSIGN_OR_RETURN(
       const auto source,
-      storage::OpenRecordSource(options.uri, {.cache_dir = options.cache_dir,
-                                              .operators = operators.get()}));
+      storage::OpenInOrder(options.uri, {.cache_dir = options.cache_dir,
+                                         .operators = operators.get()}));
   const DatasetInfo& info = source->info();
   if (options.first >= info.samples()) {
     return UsageError(absl::InvalidArgumentError(absl::StrCat(

@@ -21,7 +21,7 @@
 #include "server/operators/operator_ref.h"
 #include "server/operators/operators.h"
 #include "server/storage/dataset_files.h"
-#include "server/storage/open.h"
+#include "server/storage/open_in_order.h"
 #include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
@@ -35,7 +35,7 @@ int64_t TotalBytes(const DatasetInfo& info) {
 
 // Whether the fingerprint is that of the names, sizes and times of files.
 bool IsListed(const DatasetInfo& info) {
-  return storage::ReadsFiles(absl::StrCat(info.format(), ":")) &&
+  return storage::HasIndex(absl::StrCat(info.format(), ":")) &&
          info.shards(0).content_sum().empty();
 }
 
@@ -241,7 +241,7 @@ int RunInspect(const std::vector<std::string>& args, std::ostream& out) {
   const std::string& uri = flags.argument();
   const auto operators = UsageError(operators::Operators::Load(libraries));
   if (!operators.ok()) return Report("inspect", operators.status());
-  const auto source = storage::OpenRecordSource(
+  const auto source = storage::OpenInOrder(
       uri, {.cache_dir = cache_dir, .operators = operators->get()});
   if (!source.ok()) return Report("inspect", source.status());
   const absl::StatusOr<storage::DatasetFiles> files =

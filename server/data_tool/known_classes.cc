@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/data_tool/indexing.h"
-#include "server/storage/open.h"
+#include "server/storage/open_in_order.h"
 #include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
@@ -16,7 +16,7 @@ namespace {
 bool MayLackClasses(const storage::RecordSource& source) {
   const DatasetInfo& info = source.info();
   if (source.sample_files() != nullptr ||
-      !storage::ReadsFiles(absl::StrCat(info.format(), ":")) ||
+      !storage::HasIndex(absl::StrCat(info.format(), ":")) ||
       !info.shards(0).content_sum().empty()) {
     return false;
   }
@@ -36,13 +36,13 @@ absl::StatusOr<OpenedSource> OpenWithClasses(
     const std::string& uri, const storage::OpenSourceOptions& options,
     bool skip_bad) {
   OpenedSource opened;
-  MR_ASSIGN_OR_RETURN(opened.source, storage::OpenRecordSource(uri, options));
+  MR_ASSIGN_OR_RETURN(opened.source, storage::OpenInOrder(uri, options));
   if (!MayLackClasses(*opened.source)) return opened;
   const absl::Status indexed =
       IndexWithProgress(uri, options, /*headers_only=*/false).status();
   if (indexed.ok()) {
     opened.source.reset();  // gives back what it has of the budgets
-    MR_ASSIGN_OR_RETURN(opened.source, storage::OpenRecordSource(uri, options));
+    MR_ASSIGN_OR_RETURN(opened.source, storage::OpenInOrder(uri, options));
     return opened;
   }
   if (absl::IsCancelled(indexed) || (absl::IsDataLoss(indexed) && !skip_bad)) {

@@ -31,7 +31,7 @@
 #include "server/operators/operators.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/dataset_files.h"
-#include "server/storage/open.h"
+#include "server/storage/open_in_order.h"
 #include "server/storage/sample_files.h"
 #include "server/storage/schemes.h"
 
@@ -219,10 +219,10 @@ absl::Status Verify(const std::string& uri,
                     std::ostream& out) {
   MR_ASSIGN_OR_RETURN(const auto operators,
                       UsageError(operators::Operators::Load(libraries)));
-  MR_ASSIGN_OR_RETURN(auto source, storage::OpenRecordSource(
-                                       uri, {.cache_dir = cache_dir,
-                                             .keep_content_index = true,
-                                             .operators = operators.get()}));
+  MR_ASSIGN_OR_RETURN(
+      auto source, storage::OpenInOrder(uri, {.cache_dir = cache_dir,
+                                              .keep_content_index = true,
+                                              .operators = operators.get()}));
   MR_ASSIGN_OR_RETURN(const storage::DatasetFiles files,
                       storage::FindDatasetFiles(uri));
   MR_ASSIGN_OR_RETURN(auto reader, source->NewReader());

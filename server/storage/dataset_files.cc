@@ -16,6 +16,7 @@
 #include "server/storage/extents/extent_formats.h"
 #include "server/storage/extents/extent_uri.h"
 #include "server/storage/foreign_lmdb/environment_paths.h"
+#include "server/storage/hdf5/hdf5_paths.h"
 #include "server/storage/imagefolder/split_name.h"
 #include "server/storage/shard_paths.h"
 
@@ -132,6 +133,13 @@ absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri) {
   }
   const size_t colon = uri.find(':');
   if (colon == uri.npos) return DatasetFiles();
+  if (uri.substr(0, colon) == "hdf5") {
+    MR_ASSIGN_OR_RETURN(const ExtentUri parsed,
+                        ExtentUri::Parse("hdf5", uri.substr(colon + 1)));
+    MR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                        FindHdf5Files(parsed.path));
+    return DescribeFiles(paths);
+  }
   const ExtentFormat* const format = FindExtentFormat(uri.substr(0, colon));
   if (format == nullptr) return DatasetFiles();
   MR_ASSIGN_OR_RETURN(const ExtentUri parsed,

@@ -13,6 +13,7 @@
 #include "server/storage/format_registry.h"
 #include "server/storage/imagefolder/content_index.h"
 #include "server/storage/objects/local_objects.h"
+#include "server/storage/schemes.h"
 
 namespace millrace::storage {
 namespace {
@@ -51,7 +52,9 @@ absl::StatusOr<IndexedDataset> IndexDataset(absl::string_view uri,
     return IndexExtents(*format, parsed.path, options, index);
   }
   if (parsed.scheme != kImageFolderScheme) {
-    MR_RETURN_IF_ERROR(UsageError(FindFormat(parsed.scheme)).status());
+    if (!HasScheme(uri)) {
+      MR_RETURN_IF_ERROR(UsageError(FindFormat(parsed.scheme)).status());
+    }
     return UsageError(absl::InvalidArgumentError(
         absl::StrCat(parsed.scheme,
                      ": needs no index: the server opens the files without "

@@ -18,6 +18,7 @@
 #include "server/storage/extents/extent_source.h"
 #include "server/storage/foreign_lmdb/foreign_source.h"
 #include "server/storage/format_registry.h"
+#include "server/storage/hdf5/hdf5_source.h"
 #include "server/storage/imagefolder/folder_source.h"
 #include "server/storage/operator/operator_source.h"
 #include "server/storage/shard_format.h"
@@ -88,6 +89,9 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
   }
   if (parsed.scheme == kImageFolderScheme) {
     return OpenFolderSource(parsed.path, options);
+  }
+  if (parsed.scheme == kHdf5Scheme) {
+    return OpenHdf5(parsed.path, options, Hdf5Use::kAtRandom);
   }
   if (const ExtentFormat* const format = FindExtentFormat(parsed.scheme)) {
     return OpenExtentSource(*format, parsed.path, options);

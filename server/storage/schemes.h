@@ -23,17 +23,20 @@ struct Scheme {
   // Its readers hold files or records in memory for reads
   // (OpenSourceOptions::read_budget).
   bool reads_files = false;
+  // `millrace-data index` makes its index.
+  bool has_index = false;
 };
 
 inline constexpr Scheme kSchemes[] = {
     {.name = "lmdb"},
     {.name = "parquet"},
-    {.name = "imagefolder", .reads_files = true},
-    {.name = "tar", .reads_files = true},
-    {.name = "tfrecord", .reads_files = true},
-    {.name = "mds", .reads_files = true},
-    {.name = "litdata", .reads_files = true},
-    {.name = "csv", .reads_files = true},
+    {.name = "imagefolder", .reads_files = true, .has_index = true},
+    {.name = "tar", .reads_files = true, .has_index = true},
+    {.name = "tfrecord", .reads_files = true, .has_index = true},
+    {.name = "mds", .reads_files = true, .has_index = true},
+    {.name = "litdata", .reads_files = true, .has_index = true},
+    {.name = "csv", .reads_files = true, .has_index = true},
+    {.name = "hdf5", .reads_files = true},
 };
 
 // The scheme that `uri` begins with; null: none of these.
@@ -55,7 +58,12 @@ inline bool ReadsFiles(absl::string_view uri) {
   return scheme != nullptr && scheme->reads_files;
 }
 
-// "lmdb:PATH, parquet:PATH, ... or csv:PATH"; `before` stands before each one.
+inline bool HasIndex(absl::string_view uri) {
+  const Scheme* const scheme = SchemeOf(uri);
+  return scheme != nullptr && scheme->has_index;
+}
+
+// "lmdb:PATH, parquet:PATH, ... or hdf5:PATH"; `before` stands before each one.
 inline std::string SchemesText(absl::string_view path,
                                absl::string_view before = "") {
   std::string text;

@@ -96,6 +96,7 @@ class BadTree(unittest.TestCase):
             "Google Benchmark": ["benchmark/benchmark.h"],
             "Python": ["Python.h", "python3.11/Python.h"],
             "Cairo": ["cairo.h", "cairo/cairo-svg.h"],
+            "HDF5": ["hdf5/serial/hdf5.h", "H5Dpublic.h"],
             "dlopen": ["dlfcn.h"],
             "Abseil's flags": ["absl/flags/flag.h"],
         }

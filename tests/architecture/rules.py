@@ -79,6 +79,8 @@ HEADERS = [
     ("Google Benchmark", r"benchmark/.*", ["tests/"]),
     ("Python", r"(python3\.\d+/)?Python\.h", ["client/python/"]),
     ("Cairo", r"(cairo/)?cairo[\w-]*\.h", ["common/picture/picture_plugin.cc"]),
+    ("HDF5", r"(hdf5/serial/)?(hdf5|H5\w+)\.h",
+     ["server/storage/hdf5/", "tests/server/storage/hdf5/"]),
     ("dlopen", r"dlfcn\.h", ["common/plug_in.cc", "server/operators/", "client/torch/",
                             "trainer/monitoring/device_load.cc", "tests/"]),
     # The programs parse their flags with common/program/flag_set.h.
@@ -120,6 +122,7 @@ GATES = {
     "png": ["server/decode", "server/data_tool", "tests"],
     "webp": ["server/decode", "tests"],
     "cairo": ["common/picture"],
+    "hdf5": ["server/storage/hdf5", "tests/server/storage/hdf5"],
     "zlib": ["server/data_tool", "trainer/weights", "tests"],
     "highway": ["server/decode", "server/augment", "tests"],
     "torch": ["client", "client/torch", "docs/example", "tests", "trainer"],
@@ -145,6 +148,8 @@ DEPENDENCIES = [
     ("server-without-data-tool", "//server:millrace-server", ["//server/data_tool/..."]),
     ("server-draws-nothing", "//server:millrace-server",
      ["//common/picture/...", "//third_party:cairo"]),
+    # A program of its own reads HDF5 files.
+    ("storage-links-no-hdf5", "//server/storage:open_in_order", ["//third_party:hdf5"]),
     ("client-rooms-without-torch",
      "//client/diagnosis/... + //client/prefetch/... + //client/audit/... + //client/receive/... + "
      "//client/c/... + //client/cli/... + //client/flags/... + //client/python/... + //client/batch_files/...",

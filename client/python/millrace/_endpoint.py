@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from millrace import _embedded
 
 # Data of this machine in the place of an endpoint.
-_SCHEMES = ("imagefolder:", "lmdb:", "parquet:", "tar:", "tfrecord:", "mds:", "litdata:", "csv:")
+_SCHEMES = ("imagefolder:", "lmdb:", "parquet:", "tar:", "tfrecord:", "mds:", "litdata:", "csv:",
+            "hdf5:")
 # What the server takes as options behind a path: KEY=VALUE pairs to the end of the text.
 _OPTIONS = re.compile(r"\?[a-z0-9_]+=[^&]*(&[a-z0-9_]+=[^&]*)*$")
 # Those of files, for sentences.
 _OF_FILES = "\"lmdb:PATH\", \"parquet:PATH\", \"tar:PATH\", \"tfrecord:PATH\", \"mds:PATH\", " \
-    "\"litdata:PATH\" or \"csv:PATH\""
+    "\"litdata:PATH\", \"csv:PATH\" or \"hdf5:PATH\""
 _DICT = "{\"image\": images, \"label\": labels}"
 # Suffixes of the files of each scheme.
 _SUFFIXES = {"parquet:": (".parquet",), "lmdb:": (".lmdb", ".mdb"), "tar:": (".tar",), "mds:": (".mds",),
-             "tfrecord:": (".tfrecord", ".tfrecords"), "csv:": (".csv", ".tsv")}
+             "tfrecord:": (".tfrecord", ".tfrecords"), "csv:": (".csv", ".tsv"),
+             "hdf5:": (".h5", ".hdf5")}
 # Suffixes of files that programs read into arrays.
-_OF_ARRAYS = (".h5", ".hdf5", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth")
+_OF_ARRAYS = (".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth")
 # Entries of a folder that are looked at to tell what it holds.
 _MAX_ENTRIES = 1000
 

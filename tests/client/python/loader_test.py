@@ -587,7 +587,7 @@ loader(num_workers=0, collate_fn=None, sampler=None, pin_memory=False, timeout=0
         self.output_of(_OPEN + """
 for endpoint in ("imagefolder:/data/train", "lmdb:/data/a.lmdb", "parquet:/data/*.parquet",
                  "tar:/data/{000..009}.tar?label_offset=-1", "tfrecord:/data/t-*", "mds:/data", "litdata:/data",
-                 "csv:/data/labels.csv?label=class"):
+                 "csv:/data/labels.csv?label=class", "hdf5:/data/train.h5?label=y"):
     one = millrace.Loader(endpoint, batch_size=1)      # nothing is started before it is needed
     assert endpoint in repr(one)
     one.close()
