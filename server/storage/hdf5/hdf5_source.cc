@@ -311,7 +311,7 @@ absl::Status ReserveList(const ExtentUri& uri, uint64_t bytes,
     return absl::OkStatus();
   }
   const std::string advice =
-      options.metadata_advice ? options.metadata_advice(bytes) : "";
+      options.metadata_advice ? options.metadata_advice(bytes, nullptr) : "";
   return UsageError(absl::ResourceExhaustedError(absl::StrCat(
       "the places of the chunks of ", uri.ToString(), " need ",
       FormatExactByteSize(bytes), " of memory, and the memory budget has ",
@@ -353,7 +353,8 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenHdf5(
            .one_at_a_time = absl::StrCat(
                uri.ToString(),
                ": its rows are read one at a time, because other datasets have "
-               "the memory for reading; raise --memory_budget")},
+               "the memory for reading; raise --memory_budget"),
+           .dataset = &files.info},
           options, &list));
   return std::make_unique<Hdf5Source>(
       std::move(objects), std::move(blocks), std::move(files),
