@@ -84,6 +84,8 @@ class Builder {
     ReaderWindow window(&objects_, name, identity);
     absl::StatusOr<std::unique_ptr<FieldRule>> rule =
         format_.NewRule(list_, uri_.options, window);
+    // Before an error of bytes that may be another version's.
+    MR_RETURN_IF_ERROR(window.CheckIdentity());
     if (!rule.ok()) return InObject(rule.status(), name);
     rule_ = *std::move(rule);
     // The names and numbers of the options do not belong into the index, but
@@ -127,6 +129,15 @@ class Builder {
     MR_ASSIGN_OR_RETURN(scanned.identity, objects_.Stat(name));
     if (scanned.identity.bytes == 0) return Empty(name);
     ReaderWindow window(&objects_, name, scanned.identity);
+    const absl::Status status = ScanRecords(window, &scanned);
+    // Before an error of bytes that may be another version's.
+    MR_RETURN_IF_ERROR(window.CheckIdentity());
+    MR_RETURN_IF_ERROR(status);
+    return scanned.offsets.empty() ? Empty(name) : absl::OkStatus();
+  }
+
+  absl::Status ScanRecords(ReaderWindow& window, Scanned* to) const {
+    Scanned& scanned = *to;
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<RecordScanner> scanner,
                         format_.Scan(window, *rule_));
     bool classes = rule_->class_field() >= 0;
@@ -160,7 +171,6 @@ class Builder {
       }
       scanned.classes.push_back(*index);
     }
-    if (scanned.offsets.empty()) return Empty(name);
     if (!classes) scanned.classes.clear();
     return absl::OkStatus();
   }

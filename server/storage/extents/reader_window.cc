@@ -44,9 +44,9 @@ absl::StatusOr<absl::Span<const uint8_t>> ReaderWindow::At(uint64_t offset,
   }
   if (all > buffer_.size()) buffer_.resize(all);
   start_ = offset;
-  MR_RETURN_IF_ERROR(
-      objects_->Read(name_, identity_, offset + kept,
-                     absl::MakeSpan(buffer_.data() + kept, all - kept)));
+  MR_RETURN_IF_ERROR(objects_->ReadUnchecked(
+      name_, identity_, offset + kept,
+      absl::MakeSpan(buffer_.data() + kept, all - kept)));
   held_ = all;
   return absl::MakeConstSpan(buffer_.data(), bytes);
 }

@@ -4,6 +4,9 @@
 // behind the one before, which fits 12 bytes of a TFRecord as well as the two
 // or three headers of a tar sample.
 //
+// What it gives may be bytes of another version of the object: CheckIdentity()
+// tells so after the last use.
+//
 // One thread at a time. Does not own the reader.
 //
 //   ReaderWindow window(&objects, "/data/0.tar", identity);
@@ -17,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/storage/extents/object_window.h"
@@ -40,6 +44,11 @@ class ReaderWindow final : public ObjectWindow {
   uint64_t size() const override { return identity_.bytes; }
   absl::StatusOr<absl::Span<const uint8_t>> At(uint64_t offset,
                                                uint64_t bytes) override;
+
+  // Errors of ObjectReader::CheckIdentity().
+  absl::Status CheckIdentity() const {
+    return objects_->CheckIdentity(name_, identity_);
+  }
 
  private:
   ObjectReader* const objects_;

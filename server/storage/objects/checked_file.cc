@@ -37,16 +37,6 @@ std::string WhyChanged(const struct stat& now, const FileVersion& version) {
   return "";
 }
 
-std::optional<FileFault> Check(int file, const FileVersion& version) {
-  struct stat now;
-  if (fstat(file, &now) != 0) {
-    return FileFault{.error = errno, .action = "read"};
-  }
-  std::string why = WhyChanged(now, version);
-  if (why.empty()) return std::nullopt;
-  return FileFault{.changed = std::move(why)};
-}
-
 }  // namespace
 
 absl::Status FileFault::ToStatus(const std::string& path) const {
@@ -81,10 +71,19 @@ FileFault OpenFault(int error) {
   }
 }
 
-std::optional<FileFault> ReadChecked(int file, const FileVersion& version,
-                                     uint64_t offset,
-                                     absl::Span<uint8_t> data) {
-  if (auto fault = Check(file, version)) return fault;
+std::optional<FileFault> CheckVersion(int file, const FileVersion& version) {
+  struct stat now;
+  if (fstat(file, &now) != 0) {
+    return FileFault{.error = errno, .action = "read"};
+  }
+  std::string why = WhyChanged(now, version);
+  if (why.empty()) return std::nullopt;
+  return FileFault{.changed = std::move(why)};
+}
+
+std::optional<FileFault> ReadUnchecked(int file, const FileVersion& version,
+                                       uint64_t offset,
+                                       absl::Span<uint8_t> data) {
   for (size_t done = 0; done < data.size();) {
     const uint64_t at = offset + done;
     const ssize_t got = pread(file, data.data() + done, data.size() - done,
@@ -92,13 +91,20 @@ std::optional<FileFault> ReadChecked(int file, const FileVersion& version,
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       const int error = got < 0 ? errno : EIO;
-      if (auto fault = Check(file, version)) return fault;
+      if (auto fault = CheckVersion(file, version)) return fault;
       return FileFault{.error = error,
                        .action = absl::StrCat("read byte ", at, " of")};
     }
     done += static_cast<size_t>(got);
   }
-  return Check(file, version);
+  return std::nullopt;
+}
+
+std::optional<FileFault> ReadChecked(int file, const FileVersion& version,
+                                     uint64_t offset,
+                                     absl::Span<uint8_t> data) {
+  if (auto fault = ReadUnchecked(file, version, offset, data)) return fault;
+  return CheckVersion(file, version);
 }
 
 }  // namespace millrace::storage

@@ -1,6 +1,8 @@
-// Reads a file that others may change, replace or delete meanwhile: before and
-// after a read the open file is compared with the version that is expected. The
-// only place where files that are read as they are get opened and read.
+// Reads a file that others may change, replace or delete meanwhile: after a
+// read the open file is compared with the version that is expected. A writer
+// changes a file's times before its bytes, so this notices each change that the
+// bytes may contain. The only place where files that are read as they are get
+// opened and read.
 //
 // A file that was overwritten, truncated, deleted, or replaced by another file
 // under its name differs: removing or replacing a name changes the file's link
@@ -70,6 +72,13 @@ FileFault OpenFault(int error);
 // content of `data` is undefined.
 std::optional<FileFault> ReadChecked(int file, const FileVersion& version,
                                      uint64_t offset, absl::Span<uint8_t> data);
+
+// The two parts of it, for a caller that makes many small reads and compares
+// once behind them: bytes that may be another version's, and the comparison.
+std::optional<FileFault> ReadUnchecked(int file, const FileVersion& version,
+                                       uint64_t offset,
+                                       absl::Span<uint8_t> data);
+std::optional<FileFault> CheckVersion(int file, const FileVersion& version);
 
 }  // namespace millrace::storage
 

@@ -3,11 +3,10 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
-#include "server/storage/objects/checked_file.h"
+#include "common/status_macros.h"
 
 namespace millrace::storage {
 namespace {
@@ -19,6 +18,23 @@ absl::Status StatusOf(const FileFault& fault, const std::string& name) {
       ": the file is not read; restart the data server, the millrace-data "
       "command, or the program that started the server: the file is then "
       "indexed again"));
+}
+
+FileVersion VersionOf(const ObjectIdentity& expected) {
+  return {.bytes = expected.bytes,
+          .modified_nanos = expected.modified_nanos,
+          .strict = FileVersion::Strict{expected.changed_nanos, expected.inode},
+          .since = "after it was indexed"};
+}
+
+absl::Status CheckRange(const std::string& name, const ObjectIdentity& expected,
+                        uint64_t offset, uint64_t bytes) {
+  if (offset <= expected.bytes && bytes <= expected.bytes - offset) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(name, " ends at byte ",
+                                          expected.bytes, ", before ", bytes,
+                                          " bytes from byte ", offset));
 }
 
 }  // namespace
@@ -53,20 +69,34 @@ absl::StatusOr<ObjectIdentity> LocalObjects::Stat(const std::string& name) {
 absl::Status LocalObjects::Read(const std::string& name,
                                 const ObjectIdentity& expected, uint64_t offset,
                                 absl::Span<uint8_t> data) {
-  if (offset > expected.bytes || data.size() > expected.bytes - offset) {
-    return absl::DataLossError(
-        absl::StrCat(name, " ends at byte ", expected.bytes, ", before ",
-                     data.size(), " bytes from byte ", offset));
-  }
+  MR_RETURN_IF_ERROR(CheckRange(name, expected, offset, data.size()));
+  return WithFile(name, [&](int file) {
+    return ReadChecked(file, VersionOf(expected), offset, data);
+  });
+}
+
+absl::Status LocalObjects::ReadUnchecked(const std::string& name,
+                                         const ObjectIdentity& expected,
+                                         uint64_t offset,
+                                         absl::Span<uint8_t> data) {
+  MR_RETURN_IF_ERROR(CheckRange(name, expected, offset, data.size()));
+  return WithFile(name, [&](int file) {
+    return storage::ReadUnchecked(file, VersionOf(expected), offset, data);
+  });
+}
+
+absl::Status LocalObjects::CheckIdentity(const std::string& name,
+                                         const ObjectIdentity& expected) {
+  return WithFile(
+      name, [&](int file) { return CheckVersion(file, VersionOf(expected)); });
+}
+
+absl::Status LocalObjects::WithFile(
+    const std::string& name,
+    absl::FunctionRef<std::optional<FileFault>(int file)> use) {
   const OpenFiles::Use file(files_, this, name);
   if (file.fd() < 0) return StatusOf(OpenFault(file.error()), name);
-  const std::optional<FileFault> fault = ReadChecked(
-      file.fd(),
-      {.bytes = expected.bytes,
-       .modified_nanos = expected.modified_nanos,
-       .strict = FileVersion::Strict{expected.changed_nanos, expected.inode},
-       .since = "after it was indexed"},
-      offset, data);
+  const std::optional<FileFault> fault = use(file.fd());
   return fault.has_value() ? StatusOf(*fault, name) : absl::OkStatus();
 }
 

@@ -1,6 +1,6 @@
 // LocalObjects reads ranges of local files, which stay open for later reads
-// (open_files.h) and are compared with the expected identity before and after
-// each read (checked_file.h).
+// (open_files.h) and are compared with the expected identity after each read
+// (checked_file.h).
 //
 // It is no cache of bytes and follows links.
 //
@@ -15,11 +15,14 @@
 #define MILLRACE_SERVER_STORAGE_OBJECTS_LOCAL_OBJECTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/storage/objects/checked_file.h"
 #include "server/storage/objects/object_reader.h"
 #include "server/storage/objects/open_files.h"
 
@@ -41,8 +44,18 @@ class LocalObjects final : public ObjectReader {
   // before a person has changed them.
   absl::Status Read(const std::string& name, const ObjectIdentity& expected,
                     uint64_t offset, absl::Span<uint8_t> data) override;
+  absl::Status ReadUnchecked(const std::string& name,
+                             const ObjectIdentity& expected, uint64_t offset,
+                             absl::Span<uint8_t> data) override;
+  absl::Status CheckIdentity(const std::string& name,
+                             const ObjectIdentity& expected) override;
 
  private:
+  // Calls `use` with the open file.
+  absl::Status WithFile(
+      const std::string& name,
+      absl::FunctionRef<std::optional<FileFault>(int file)> use);
+
   OpenFiles& files_;
 };
 

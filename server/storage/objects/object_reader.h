@@ -48,6 +48,16 @@ class ObjectReader {
   virtual absl::Status Read(const std::string& name,
                             const ObjectIdentity& expected, uint64_t offset,
                             absl::Span<uint8_t> data) = 0;
+
+  // The same in two parts, for a scan, which makes many small reads and
+  // compares once behind them: a read whose bytes may be those of another
+  // version, and the comparison. Errors as Read().
+  virtual absl::Status ReadUnchecked(const std::string& name,
+                                     const ObjectIdentity& expected,
+                                     uint64_t offset,
+                                     absl::Span<uint8_t> data) = 0;
+  virtual absl::Status CheckIdentity(const std::string& name,
+                                     const ObjectIdentity& expected) = 0;
 };
 
 }  // namespace millrace::storage

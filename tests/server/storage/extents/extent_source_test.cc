@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
 #include "common/usage_error.h"
@@ -287,6 +288,51 @@ TEST_F(ExtentSourceTest, ObjectsThatCannotBeIndexed) {
               HasSubstr(absl::StrCat(Path("1.rec"), " and ", Path("0.rec"),
                                      " are one file under two names")));
   EXPECT_FALSE(std::filesystem::exists(options_.cache_dir));
+}
+
+// The first object is cut off between the look at its identity and its scan.
+class ShrinkingObjects final : public ObjectReader {
+ public:
+  absl::StatusOr<ObjectIdentity> Stat(const std::string& name) override {
+    auto identity = files_.Stat(name);
+    if (absl::EndsWith(name, "0.rec")) {
+      std::filesystem::resize_file(name, identity->bytes - 1);
+    }
+    return identity;
+  }
+  absl::Status Read(const std::string& name, const ObjectIdentity& expected,
+                    uint64_t offset, absl::Span<uint8_t> data) override {
+    return files_.Read(name, expected, offset, data);
+  }
+  absl::Status ReadUnchecked(const std::string& name,
+                             const ObjectIdentity& expected, uint64_t offset,
+                             absl::Span<uint8_t> data) override {
+    // As a network's file system that has the old bytes.
+    return data.empty() || offset + data.size() < expected.bytes
+               ? files_.ReadUnchecked(name, expected, offset, data)
+               : absl::OkStatus();
+  }
+  absl::Status CheckIdentity(const std::string& name,
+                             const ObjectIdentity& expected) override {
+    return files_.CheckIdentity(name, expected);
+  }
+
+ private:
+  LocalObjects files_;
+};
+
+TEST_F(ExtentSourceTest, AnObjectThatChangesDuringTheScanIsNamedAsSuch) {
+  const auto uri = ExtentUri::Parse("lines", data());
+  ASSERT_TRUE(uri.ok());
+  ShrinkingObjects objects;
+  for (const bool content : {false, true}) {
+    const auto index = MakeExtentIndex(
+        format_, *uri, objects, options_.cache_dir,
+        {.threads = 1, .content = content, .progress = {}}, &index_file_);
+    EXPECT_TRUE(absl::IsDataLoss(index.status())) << index.status();
+    EXPECT_THAT(std::string(index.status().message()),
+                HasSubstr("0.rec was truncated"));
+  }
 }
 
 TEST_F(ExtentSourceTest, IndexingStopsWhenItIsTold) {

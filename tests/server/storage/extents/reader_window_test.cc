@@ -20,8 +20,19 @@ class MemoryObject final : public ObjectReader {
   absl::StatusOr<ObjectIdentity> Stat(const std::string&) override {
     return ObjectIdentity{.bytes = bytes_.size()};
   }
-  absl::Status Read(const std::string& name, const ObjectIdentity&,
-                    uint64_t offset, absl::Span<uint8_t> data) override {
+  absl::Status Read(const std::string&, const ObjectIdentity&, uint64_t,
+                    absl::Span<uint8_t>) override {
+    return absl::InternalError("a scan compares once, behind its reads");
+  }
+  absl::Status CheckIdentity(const std::string& name,
+                             const ObjectIdentity&) override {
+    EXPECT_EQ(name, "object");
+    return changed_ ? absl::DataLossError("it is another one")
+                    : absl::OkStatus();
+  }
+  absl::Status ReadUnchecked(const std::string& name, const ObjectIdentity&,
+                             uint64_t offset,
+                             absl::Span<uint8_t> data) override {
     EXPECT_EQ(name, "object");
     if (fails_) return absl::UnavailableError("the disk is slow");
     EXPECT_LE(offset + data.size(), bytes_.size());
@@ -35,6 +46,7 @@ class MemoryObject final : public ObjectReader {
   std::vector<std::pair<uint64_t, uint64_t>> reads_;
   uint64_t read_bytes_ = 0;
   bool fails_ = false;
+  bool changed_ = false;
 };
 
 class ReaderWindowTest : public ::testing::Test {
@@ -130,6 +142,13 @@ TEST_F(ReaderWindowTest, AnErrorLeavesNothingBehind) {
   EXPECT_TRUE(absl::IsUnavailable(window_.At(0, 100).status()));
   object_.fails_ = false;
   Expect(0, 100);
+}
+
+TEST_F(ReaderWindowTest, TellsAnotherVersionAtTheEnd) {
+  Expect(0, 100);
+  EXPECT_TRUE(window_.CheckIdentity().ok());
+  object_.changed_ = true;
+  EXPECT_TRUE(absl::IsDataLoss(window_.CheckIdentity()));
 }
 
 }  // namespace

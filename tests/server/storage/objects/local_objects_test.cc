@@ -106,6 +106,7 @@ TEST_P(ChangedObjectTest, IsNotRead) {
     EXPECT_TRUE(absl::IsDataLoss(data.status())) << data.status();
     EXPECT_THAT(std::string(data.status().message()),
                 AllOf(HasSubstr(path_ + " "), HasSubstr("data server")));
+    EXPECT_EQ(objects->CheckIdentity(path_, identity), data.status());
   }
   EXPECT_THAT(
       std::string(Read(objects_, path_, identity, 2, 3).status().message()),
