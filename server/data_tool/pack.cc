@@ -25,6 +25,7 @@
 #include "common/usage_error.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/applying_reader.h"
+#include "server/data_tool/checking_reader.h"
 #include "server/data_tool/cifar_dataset.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/csv_dataset.h"
@@ -82,9 +83,11 @@ absl::Status CheckOutput(const PackOptions& options,
   return absl::IsAlreadyExists(checked) ? UsageError(checked) : checked;
 }
 
+// `check`: decodes all images.
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
-    const PackOptions& options, const operators::Operators& operators) {
-  const uint32_t decode_threads = options.no_decode ? 0 : AvailableCpus();
+    const PackOptions& options, bool check,
+    const operators::Operators& operators) {
+  const uint32_t decode_threads = check ? AvailableCpus() : 0;
   if (options.is_uri()) {
     return OpenStoredDataset({.uri = options.input,
                               .cache_dir = options.cache_dir,
@@ -212,10 +215,15 @@ absl::StatusOr<Conversions> Convert(const PackOptions& options,
 }
 
 // `status` of a packing that ends before its time. What is worth going on with
-// is kept where the user can go on: after a signal and when the disk is full.
+// is kept where the user can go on: after a signal, when the disk is full, and
+// when an image is to be repaired.
 absl::Status Interrupted(absl::Status status, storage::DatasetWriter& writer) {
   const bool cancelled = absl::IsCancelled(status);
-  if (!cancelled && !absl::IsResourceExhausted(status)) return status;
+  // A damaged image of a packing that goes on is found after finished shards.
+  const bool damaged = absl::IsDataLoss(status) && writer.kept_samples() > 0;
+  if (!cancelled && !absl::IsResourceExhausted(status) && !damaged) {
+    return status;
+  }
   const int64_t kept = writer.KeepFinishedShards();
   if (kept == 0) {
     return cancelled
@@ -262,26 +270,42 @@ absl::Status Write(Conversions& from, InputHashes& hashes,
   return absl::OkStatus();
 }
 
-// `*again` is set if the samples of an interrupted packing are no longer those
-// of the input: nothing is left of it then.
-absl::Status PackOnce(const PackOptions& options,
-                      const std::optional<PipelineSpec>& pipeline,
+storage::DatasetWriter::Options OutputOf(const PackOptions& options) {
+  return {.shards = options.shards,
+          .shard_bytes = options.shard_bytes,
+          .overwrite = options.overwrite,
+          .resume = true};
+}
+
+// What a packing begins with.
+struct Beginning {
+  std::optional<PipelineSpec> pipeline;  // of --apply
+  // False: go on with an interrupted packing, whose images have been checked.
+  // The others are checked when they are read.
+  bool check_all = true;
+};
+
+// `*again` is set if the interrupted packing does not fit: nothing is left of
+// it then, and packing begins again with check_all.
+absl::Status PackOnce(const PackOptions& options, const Beginning& beginning,
                       const operators::Operators& operators, std::ostream& out,
                       bool* again) {
   const absl::Time start = absl::Now();
-  const storage::DatasetWriter::Options output = {
-      .shards = options.shards,
-      .shard_bytes = options.shard_bytes,
-      .overwrite = options.overwrite,
-      .resume = true};
+  const storage::DatasetWriter::Options output = OutputOf(options);
   // Checked before the input is scanned, which takes long.
   MR_RETURN_IF_ERROR(CheckOutput(options, output));
-  MR_ASSIGN_OR_RETURN(auto input, OpenInput(options, operators));
+  const bool check = !options.no_decode && options.has_files();
+  MR_ASSIGN_OR_RETURN(
+      auto input, OpenInput(options, check && beginning.check_all, operators));
   const bool has_images = HasImages(input->description());
   InputHashes hashes;
+  input = hashes.Over(std::move(input));
+  if (check && !beginning.check_all) {
+    input = MakeChecking(std::move(input), AvailableCpus(), &operators);
+  }
   MR_ASSIGN_OR_RETURN(
       Conversions conversions,
-      Convert(options, pipeline, hashes.Over(std::move(input)), operators));
+      Convert(options, beginning.pipeline, std::move(input), operators));
   DatasetInfo description = conversions.reader->description();
   description.clear_prepared();
   for (const std::string& line : conversions.prepared) {
@@ -290,6 +314,10 @@ absl::Status PackOnce(const PackOptions& options,
   MR_ASSIGN_OR_RETURN(auto writer, storage::DatasetWriter::Create(
                                        options.output, description, output));
   const int64_t kept = writer->kept_samples();
+  if (kept == 0 && !beginning.check_all) {
+    *again = true;
+    return absl::OkStatus();
+  }
   int64_t bytes = 0;
   const absl::Status written = Write(conversions, hashes, *writer, &bytes);
   if (absl::IsFailedPrecondition(written) && kept > 0) *again = true;
@@ -321,15 +349,14 @@ absl::Status PackOnce(const PackOptions& options,
     out << conversions.seekable->Summary() << "\n";
   }
   if (!conversions.beginning.has_value()) return absl::OkStatus();
-  const PipelineBeginning& beginning = *conversions.beginning;
-  out << "applied "
-      << CountText(beginning.applied.transforms_size(), "transform") << " of "
-      << Readable(options.apply);
-  if (!beginning.ends_at.empty()) out << "; " << beginning.ends_at;
+  const PipelineBeginning& applied = *conversions.beginning;
+  out << "applied " << CountText(applied.applied.transforms_size(), "transform")
+      << " of " << Readable(options.apply);
+  if (!applied.ends_at.empty()) out << "; " << applied.ends_at;
   out << "\n";
   if (options.remainder.empty()) return absl::OkStatus();
   std::string text;
-  google::protobuf::TextFormat::PrintToString(beginning.remainder, &text);
+  google::protobuf::TextFormat::PrintToString(applied.remainder, &text);
   MR_RETURN_IF_ERROR(WriteFileAtomically(options.remainder, text));
   out << "wrote the pipeline for training to " << Readable(options.remainder)
       << "\n";
@@ -340,17 +367,25 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
   MR_ASSIGN_OR_RETURN(
       const std::shared_ptr<const operators::Operators> operators,
       UsageError(operators::Operators::Load(options.operators)));
-  std::optional<PipelineSpec> pipeline;
+  Beginning beginning;
   if (!options.apply.empty()) {
-    MR_ASSIGN_OR_RETURN(pipeline, UsageError(ReadPipeline(options.apply)));
+    MR_ASSIGN_OR_RETURN(beginning.pipeline,
+                        UsageError(ReadPipeline(options.apply)));
   }
   MR_RETURN_IF_ERROR(CheckInput(options));
+  // With --skip_bad, the check decides which samples there are.
+  beginning.check_all =
+      options.skip_bad || storage::DatasetWriter::InterruptedSamples(
+                              options.output, OutputOf(options)) == 0;
   bool again = false;
   const absl::Status status =
-      PackOnce(options, pipeline, *operators, out, &again);
+      PackOnce(options, beginning, *operators, out, &again);
   if (!again) return status;
-  Warn("pack", {absl::StrCat(status.message(), "; packing starts anew")});
-  return PackOnce(options, pipeline, *operators, out, &again);
+  if (!status.ok()) {
+    Warn("pack", {absl::StrCat(status.message(), "; packing starts anew")});
+  }
+  beginning.check_all = true;
+  return PackOnce(options, beginning, *operators, out, &again);
 }
 
 }  // namespace

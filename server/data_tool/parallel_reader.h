@@ -54,7 +54,12 @@ class ParallelReader final : public SampleReader {
   ParallelReader(std::unique_ptr<SampleReader> reader, const Options& options,
                  Convert convert);
 
-  const DatasetInfo& description() const override { return description_; }
+  // The number of samples is that of the other reader now: it falls when the
+  // first ones are left out (InputHashes::Skip()).
+  const DatasetInfo& description() const override {
+    description_.set_samples(reader_->description().samples());
+    return description_;
+  }
   absl::Status Next(Sample* sample) override;
   std::vector<std::string> Warnings() const override {
     return reader_->Warnings();
@@ -71,7 +76,7 @@ class ParallelReader final : public SampleReader {
   absl::Status ReadAhead();
 
   const std::unique_ptr<SampleReader> reader_;
-  const DatasetInfo description_;
+  mutable DatasetInfo description_;
   const Convert convert_;
   const size_t ahead_;
   int64_t read_ = 0;

@@ -165,15 +165,11 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
 
 absl::Status DatasetWriter::MakeWorkFolder(const std::string& path) {
   MR_ASSIGN_OR_RETURN(target_, FindTarget(path, options_));
-  std::string beside = path;  // of the hidden folder
+  MR_ASSIGN_OR_RETURN(const std::string beside, Beside(path, target_));
   if (target_.replaces) {
-    const std::unique_ptr<char, decltype(&free)> real(
-        realpath(target_.folder.c_str(), nullptr), &free);
-    if (real == nullptr) return FileError(errno, "find", target_.folder);
-    beside = real_folder_ = real.get();
+    real_folder_ = beside;
   } else if (target_.in_folder) {
     MR_ASSIGN_OR_RETURN(made_folder_, MakeFolder(target_.folder));
-    beside = JoinPath(target_.folder, kWorkName);
   }
   const std::string name = FileName(beside);
   const std::string work = TemporaryPath(beside);
@@ -188,6 +184,8 @@ absl::Status DatasetWriter::MakeWorkFolder(const std::string& path) {
     return FileError(errno, "create folder", work);
   }
   work_ = work;
+  // Until it is known what becomes of it: a full disk must not remove it.
+  keep_ = temporary_files_.adopted();
   return target_.replaces ? CheckExchange() : absl::OkStatus();
 }
 
@@ -292,6 +290,7 @@ absl::Status DatasetWriter::StartWork() {
     content.placing = was_placing_;
     MR_ASSIGN_OR_RETURN(journal_, PackingJournal::Start(work_, content));
   }
+  keep_ = false;
   // The first shard is created at once, so that an output that cannot be
   // written is reported before the work.
   return shards_.empty() ? OpenShard() : absl::OkStatus();
@@ -359,6 +358,36 @@ absl::Status DatasetWriter::CheckOutput(absl::string_view uri,
   return absl::OkStatus();
 }
 
+int64_t DatasetWriter::InterruptedSamples(absl::string_view uri,
+                                          const Options& options) {
+  const auto parsed = ParseOutput(uri);
+  if (!parsed.ok()) return 0;
+  const auto target = FindTarget(parsed->path, options);
+  if (!target.ok()) return 0;
+  const auto beside = Beside(parsed->path, *target);
+  PackingJournal::Content left;
+  int64_t samples = 0;
+  if (beside.ok() &&
+      FindLeftPacking(FolderOf(*beside), FileName(*beside), &left)) {
+    for (const PackingJournal::Shard& shard : left.shards) {
+      samples += shard.samples;
+    }
+  }
+  return samples;
+}
+
+// The path beside which the hidden folder lies.
+absl::StatusOr<std::string> DatasetWriter::Beside(const std::string& path,
+                                                  const Target& target) {
+  if (!target.replaces) {
+    return target.in_folder ? JoinPath(target.folder, kWorkName) : path;
+  }
+  const std::unique_ptr<char, decltype(&free)> real(
+      realpath(target.folder.c_str(), nullptr), &free);
+  if (real == nullptr) return FileError(errno, "find", target.folder);
+  return std::string(real.get());
+}
+
 absl::StatusOr<DatasetWriter::Target> DatasetWriter::FindTarget(
     const std::string& path, const Options& options) {
   Target target;
@@ -410,7 +439,10 @@ absl::StatusOr<DatasetWriter::Target> DatasetWriter::FindTarget(
 absl::StatusOr<bool> DatasetWriter::HoldsDataset(const std::string& folder,
                                                  const Options& options) {
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
-  const bool left_placing = WasLeftPlacing(folder, kWorkName);
+  // A packing that was killed while it placed its shards: they are no dataset.
+  PackingJournal::Content left;
+  const bool left_placing =
+      FindLeftPacking(folder, kWorkName, &left) && left.placing;
   bool holds = false;
   for (const std::string& name : names) {
     if (IsTemporaryName(name)) continue;
@@ -646,9 +678,10 @@ absl::Status DatasetWriter::Exchange() {
 
 DatasetWriter::~DatasetWriter() {
   if (finished_) return;
+  const bool in_part = writer_ != nullptr;
   writer_.reset();
   if (keep_) {
-    (void)unlink(WorkPath(shards_.size()).c_str());  // in part
+    if (in_part) (void)unlink(WorkPath(shards_.size()).c_str());
     return;
   }
   if (!work_.empty()) (void)RemoveShardFolder(work_);

@@ -73,6 +73,12 @@ class DatasetWriter {
   static absl::Status CheckOutput(absl::string_view uri,
                                   const Options& options);
 
+  // Samples in the finished shards of an interrupted packing of this output,
+  // which Create() with Options::resume goes on with if they fit. 0: none.
+  // Changes nothing.
+  static int64_t InterruptedSamples(absl::string_view uri,
+                                    const Options& options);
+
   // `description` gives samples, schema, presets and what was prepared (part
   // of the set id). InvalidArgument: no
   // samples, a shard count out of range (more than samples: a usage error), a
@@ -124,6 +130,8 @@ class DatasetWriter {
   };
   static absl::StatusOr<Target> FindTarget(const std::string& path,
                                            const Options& options);
+  static absl::StatusOr<std::string> Beside(const std::string& path,
+                                            const Target& target);
   static absl::StatusOr<bool> HoldsDataset(const std::string& folder,
                                            const Options& options);
 

@@ -93,25 +93,29 @@ bool RemoveShardFolder(const std::string& path) {
   return rmdir(path.c_str()) == 0;
 }
 
-bool WasLeftPlacing(const std::string& folder, absl::string_view work) {
+bool FindLeftPacking(const std::string& folder, absl::string_view of,
+                     PackingJournal::Content* journal) {
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return false;
-  bool left = false;
+  bool found = false;
   const auto names = flock(fd, LOCK_EX | LOCK_NB) == 0
                          ? NamesIn(folder)
                          : std::vector<std::string>();
   for (const std::string& name :
        names.ok() ? *names : std::vector<std::string>()) {
-    absl::string_view of;
+    absl::string_view left_of;
     int pid = 0;
-    PackingJournal::Content journal;
-    left = left ||
-           (ParseTemporaryName(name, &of, &pid) && of == work && IsGone(pid) &&
-            PackingJournal::Read(JoinPath(folder, name), &journal) &&
-            journal.placing);
+    PackingJournal::Content left;
+    if (!ParseTemporaryName(name, &left_of, &pid) || left_of != of ||
+        !IsGone(pid) || !PackingJournal::Read(JoinPath(folder, name), &left) ||
+        (found && left.shards.size() <= journal->shards.size())) {
+      continue;
+    }
+    *journal = std::move(left);
+    found = true;
   }
   close(fd);
-  return left;
+  return found;
 }
 
 TemporaryFiles::TemporaryFiles(const std::string& folder,

@@ -16,6 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
+#include "server/storage/packing_journal.h"
 
 namespace millrace::storage {
 
@@ -26,11 +27,11 @@ std::string TemporaryPath(const std::string& path);
 
 bool IsTemporaryName(absl::string_view name);
 
-// Whether a packing was killed while it gave the shards in `folder` their names
-// (PackingJournal::Content::placing): the shards with names are no dataset.
-// `work`: the NAME of the folder in which the packing wrote. Looks as
-// TemporaryFiles does whether that packing still runs.
-bool WasLeftPlacing(const std::string& folder, absl::string_view work);
+// Whether a packing that no longer runs (as TemporaryFiles finds out) has left
+// a folder for the NAME `of` in `folder`: `journal` is its journal, of several
+// folders the one with the most shards.
+bool FindLeftPacking(const std::string& folder, absl::string_view of,
+                     PackingJournal::Content* journal);
 
 // "part-00000-of-00004.lmdb".
 bool IsPackedShardName(absl::string_view name);

@@ -57,6 +57,22 @@ absl::Span<const uint8_t> Bytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
+// The tool in a process of its own, killed after `milliseconds`; its exit code,
+// or -1.
+int RunKilled(const std::vector<std::string>& args, int milliseconds) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::ostringstream out;
+    _exit(RunDataTool(args, out));
+  }
+  if (child < 0) return -2;  // kill() would take every process for it
+  usleep(milliseconds * 1000);
+  kill(child, SIGKILL);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 class PackConversionTest : public ::testing::Test {
  protected:
   void Add(const std::string& name, const std::string& bytes) {
@@ -139,6 +155,25 @@ class PackConversionTest : public ::testing::Test {
     return result.out.substr(at, 34);
   }
 
+  // Leaves a packing of "d" that was killed after it had finished a shard.
+  bool KillAfterAShard(const std::vector<std::string>& flags) const {
+    for (int milliseconds = 60; milliseconds < 20000;
+         milliseconds += milliseconds / 8) {
+      std::filesystem::remove_all(folder_ / "d");
+      if (RunKilled(Args(Uri("d"), flags), milliseconds) != -1) return false;
+      if (!std::filesystem::exists(folder_ / "d")) continue;
+      for (const auto& [name, bytes] : FilesOf("d")) {
+        const std::string journal =
+            folder_ / absl::StrCat("d/", name, "/.journal.tmp");
+        if (std::filesystem::exists(journal) &&
+            absl::StrContains(storage::ReadFile(journal), "\nshard ")) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
   storage::TempFolder folder_;
 };
 
@@ -157,7 +192,8 @@ TEST_F(PackConversionTest, TheLongerSideIsTheMaximum) {
       {80, 40}, {40, 80}, {80, 64}, {80, 40}};
   for (size_t i = 0; i < images.size(); ++i) {
     const decode::ImageHeader header = HeaderOf(images[i]);
-    EXPECT_EQ(std::pair(header.width, header.height), sizes[i]) << i;
+    const std::pair<int64_t, int64_t> size(header.width, header.height);
+    EXPECT_EQ(size, sizes[i]) << i;
   }
   EXPECT_EQ(images[2], JpegOf(80, 64, 3)) << "byte for byte";
   EXPECT_EQ(images[3], JpegOf(80, 40, 4));
@@ -218,10 +254,9 @@ TEST_F(PackConversionTest, ColoursOrientationAndAlphaAreThoseOfThePipeline) {
   for (size_t i = 0; i < images.size(); ++i) {
     const decode::ImageHeader header = HeaderOf(images[i]);
     // Sizes of the upright image.
-    EXPECT_EQ(std::pair(header.width, header.height),
-              i == 2 ? std::pair<int64_t, int64_t>(25, 50)
-                     : std::pair<int64_t, int64_t>(50, 25))
-        << i;
+    const bool is_turned = i == 2;
+    EXPECT_EQ(header.width, is_turned ? 25 : 50) << i;
+    EXPECT_EQ(header.height, is_turned ? 50 : 25) << i;
     EXPECT_EQ(header.orientation, i == 2 ? 6 : 1) << i;
     EXPECT_TRUE(absl::StartsWith(images[i], "\xFF\xD8")) << i;
   }
@@ -299,9 +334,11 @@ TEST_F(PackConversionTest, TheRemainderGivesTheBatchesOfTheWhole) {
     EXPECT_EQ(std::min(header.width, header.height), 52);
   }
   ASSERT_EQ(info.prepared_size(), 1);
-  EXPECT_THAT(info.prepared(0),
-              AllOf(HasSubstr("applied: decode_image { mode: EXACT }, resize"),
-                    HasSubstr("short_side: 48"), HasSubstr("stored as PNG")));
+  EXPECT_THAT(
+      info.prepared(0),
+      AllOf(HasSubstr("applied: decode_image { field: \"image\" mode: EXACT }, "
+                      "resize {"),
+            HasSubstr("short_side: 48"), HasSubstr("stored as PNG")));
 }
 
 TEST_F(PackConversionTest, PixelsOfOneSizeAreStoredAsTensor) {
@@ -335,8 +372,56 @@ transforms { resize { short_side: 40 } }
   const Result refused =
       PackTo(Uri("e"), {"--apply=" + whole, "--apply_as=tensor"});
   EXPECT_EQ(refused.code, program::kExitUsage);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("images of different sizes"),
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("images of different shapes"),
                                  HasSubstr("--apply_as=png")));
+}
+
+// Of a mask and boxes that belong to the image.
+TEST_F(PackConversionTest, MasksAndBoxesMoveWithTheirImage) {
+  constexpr int kRows = 8;
+  DatasetInfo info = storage::ImageDataset(kRows);
+  Schema& schema = *info.mutable_schema();
+  schema.mutable_fields(1)->CopyFrom(schema.fields(0));
+  schema.mutable_fields(1)->set_name("mask");
+  Field& boxes = *schema.add_fields();
+  boxes.set_name("boxes");
+  boxes.set_kind(FIELD_KIND_TENSOR);
+  boxes.set_dtype(DTYPE_FLOAT32);
+  boxes.add_shape(1);
+  boxes.add_shape(4);
+  storage::Samples samples;
+  for (int i = 0; i < kRows; ++i) {
+    PngKind mask;
+    mask.width = 60 + i;
+    mask.height = 50;
+    mask.color_type = 0;
+    const float box[4] = {3, 4, 31.0f + i, 40};
+    samples.push_back(
+        {JpegOf(60 + i, 50, i),
+         Text(WritePng(mask, TestPixels(60 + i, 50, 1, 100 + i))),
+         std::string(reinterpret_cast<const char*>(box), sizeof(box))});
+  }
+  ASSERT_TRUE(storage::Pack(Uri("plain"), info, samples).ok());
+  const std::string whole = folder_ / "whole.textproto";
+  const std::string rest = folder_ / "rest.textproto";
+  storage::WriteFile(whole, R"(
+field_roles { field: "mask" role: MASK of: "image" fill: 255 }
+field_roles { field: "boxes" role: BOXES_XYXY of: "image" }
+transforms { decode_image { mode: EXACT } }
+transforms { decode_image { field: "mask" color: INDEX } }
+transforms { resize { fields: ["image", "mask", "boxes"] short_side: 40 } }
+transforms { center_crop { fields: ["image", "mask", "boxes"] height: 44 width: 44 } }
+transforms { random_crop { fields: ["image", "mask", "boxes"] height: 32 width: 32 } }
+transforms { horizontal_flip { fields: ["image", "mask", "boxes"] } }
+)");
+  for (const char* as : {"png", "tensor"}) {
+    const Result packed =
+        Call({"pack", "--input=" + Uri("plain"),
+              absl::StrCat("--output=", Uri(as)), "--apply=" + whole,
+              "--remainder=" + rest, absl::StrCat("--apply_as=", as)});
+    ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
+    EXPECT_EQ(Preview(Uri(as), rest, 1), Preview(Uri("plain"), whole, 1));
+  }
 }
 
 TEST_F(PackConversionTest, APipelineThatIsRandomIsRefusedWithItsPlace) {
@@ -390,30 +475,15 @@ transforms { resize { short_side: 40 } }
   }
 }
 
-// The tool in a process of its own, killed after `milliseconds`; its exit code,
-// or -1.
-int RunKilled(const std::vector<std::string>& args, int milliseconds) {
-  const pid_t child = fork();
-  if (child == 0) {
-    std::ostringstream out;
-    _exit(RunDataTool(args, out));
-  }
-  usleep(milliseconds * 1000);
-  kill(child, SIGKILL);
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 TEST_F(PackConversionTest, AKilledPackingGoesOnAndGivesTheSameBytes) {
-  AddPhotographs(400);
+  AddPhotographs(200);
   for (const std::string& scheme : storage::Schemes()) {
-    const std::vector<std::string> flags = {"--max_side=64", "--shards=40"};
+    const std::vector<std::string> flags = {"--max_side=64", "--shards=20"};
     ASSERT_EQ(PackTo(Uri("whole", scheme), flags).code, program::kExitOk);
     const auto expected = FilesOf("whole");
     int killed = 0, resumed = 0;
     for (int milliseconds = 20; milliseconds < 5000;
-         milliseconds += milliseconds / 3) {
+         milliseconds += milliseconds * 2 / 3) {
       std::filesystem::remove_all(folder_ / "d");
       const int code = RunKilled(Args(Uri("d", scheme), flags), milliseconds);
       if (code == program::kExitOk) break;
@@ -434,26 +504,33 @@ TEST_F(PackConversionTest, AKilledPackingGoesOnAndGivesTheSameBytes) {
   }
 }
 
+// The images of the finished shards have been checked; those of the others are
+// checked when the packing goes on.
+TEST_F(PackConversionTest, ADamagedImageIsNamedAlsoWhenThePackingGoesOn) {
+  AddPhotographs(300);
+  const std::vector<std::string> flags = {"--shards=100"};
+  ASSERT_TRUE(KillAfterAShard(flags));
+  const std::string whole = JpegOf(90, 60, 77);
+  Add("dog/399.jpg", whole.substr(0, whole.size() / 2));  // the last sample
+  const Result damaged = PackTo(Uri("d"), flags);
+  EXPECT_EQ(damaged.code, program::kExitFailed);
+  EXPECT_THAT(damaged.err,
+              AllOf(HasSubstr("going on with the interrupted"),
+                    HasSubstr("dog/399.jpg: field image does not decode: "),
+                    HasSubstr("finished shards")));
+  Add("dog/399.jpg", whole);
+  const Result again = PackTo(Uri("d"), flags);
+  ASSERT_EQ(again.code, program::kExitOk) << again.err;
+  EXPECT_THAT(again.out, AllOf(HasSubstr("kept of an interrupted packing"),
+                               HasSubstr("every image was decoded")));
+  ASSERT_EQ(PackTo(Uri("whole"), flags).code, program::kExitOk);
+  EXPECT_EQ(FilesOf("d"), FilesOf("whole"));
+}
+
 TEST_F(PackConversionTest, AChangedInputStartsAnewWithALine) {
   AddPhotographs(300);
   const std::vector<std::string> flags = {"--max_side=64", "--shards=100"};
-  const auto kill_it = [&] {
-    for (int milliseconds = 100; milliseconds < 5000; milliseconds += 40) {
-      std::filesystem::remove_all(folder_ / "d");
-      if (RunKilled(Args(Uri("d"), flags), milliseconds) != -1) return false;
-      for (const auto& [name, bytes] : FilesOf("d")) {
-        if (!absl::EndsWith(name, ".tmp")) continue;
-        const std::string journal =
-            folder_ / absl::StrCat("d/", name, "/.journal.tmp");
-        if (std::filesystem::exists(journal) &&
-            absl::StrContains(storage::ReadFile(journal), "\nshard ")) {
-          return true;
-        }
-      }
-    }
-    return false;
-  };
-  ASSERT_TRUE(kill_it());
+  ASSERT_TRUE(KillAfterAShard(flags));
   Add("cat/100.jpg", JpegOf(91, 61, 12345));  // the first sample
   const Result changed = PackTo(Uri("d"), flags);
   ASSERT_EQ(changed.code, program::kExitOk) << changed.err;
@@ -462,7 +539,7 @@ TEST_F(PackConversionTest, AChangedInputStartsAnewWithALine) {
   ASSERT_EQ(PackTo(Uri("whole"), flags).code, program::kExitOk);
   EXPECT_EQ(FilesOf("d"), FilesOf("whole"));
 
-  ASSERT_TRUE(kill_it());
+  ASSERT_TRUE(KillAfterAShard(flags));
   const Result others = PackTo(Uri("d"), {"--max_side=64", "--shards=90"});
   ASSERT_EQ(others.code, program::kExitOk) << others.err;
   EXPECT_THAT(others.err, AllOf(HasSubstr("starts anew"),

@@ -77,14 +77,15 @@ ssize_t pwrite(int fd, const void* bytes, size_t count, off_t at) {
   return syscall(SYS_pwrite64, fd, bytes, count, at);
 }
 
-int fsync(int fd) {
+// Without the disk: a killed process loses no bytes of its files.
+int fsync(int) {
   BeforeChange();
-  return static_cast<int>(syscall(SYS_fsync, fd));
+  return 0;
 }
 
-int fdatasync(int fd) {
+int fdatasync(int) {
   BeforeChange();
-  return static_cast<int>(syscall(SYS_fdatasync, fd));
+  return 0;
 }
 
 }  // extern "C"
@@ -225,7 +226,7 @@ TEST_P(ResumeTest, OneFileIsTheSameWheneverThePackerDies) {
 
 TEST_P(ResumeTest, ShardsAreTheSameWheneverThePackerDies) {
   EndAtEveryChange("d", {.shards = 3});
-  EndAtEveryChange("d/", {.shard_bytes = 4000});
+  EndAtEveryChange("d/", {.shard_bytes = 9000});
 }
 
 TEST_P(ResumeTest, ShardsThatReplaceAreTheSameWheneverThePackerDies) {
@@ -391,6 +392,12 @@ TEST_P(ResumeTest, AfterAFullDiskThePackingGoesOn) {
     ASSERT_FALSE(status.ok());
     EXPECT_EQ((*writer)->KeepFinishedShards(), 6);
   }
+  // The disk is still full.
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const auto full = Write(Uri("d"), info, samples, options);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(full.ok());
   int64_t kept = 0;
   ASSERT_TRUE(Write(Uri("d"), info, samples, options, &kept).ok());
   EXPECT_EQ(kept, 6);
