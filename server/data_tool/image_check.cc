@@ -12,9 +12,9 @@ namespace {
 // Max bytes that a decoder keeps for the next image.
 constexpr size_t kKeptBytes = size_t{16} << 20;
 
-absl::Status DecodeWhole(absl::Span<const uint8_t> bytes,
-                         const operators::Operators* operators,
-                         decode::ImageDecoder& decoder) {
+absl::Status DecodeOnly(absl::Span<const uint8_t> bytes,
+                        const operators::Operators* operators,
+                        decode::ImageDecoder& decoder) {
   const operators::Operators::Decoder* const own =
       operators == nullptr ? nullptr : operators->SniffedBy(bytes);
   MR_ASSIGN_OR_RETURN(
@@ -38,6 +38,14 @@ absl::Status DecodeWhole(absl::Span<const uint8_t> bytes,
 
 }  // namespace
 
+absl::Status DecodesWhole(absl::Span<const uint8_t> bytes,
+                          const operators::Operators* operators,
+                          decode::ImageDecoder& decoder) {
+  absl::Status status = DecodeOnly(bytes, operators, decoder);
+  decoder.ReleaseAbove(kKeptBytes);
+  return status;
+}
+
 ImageCheck::ImageCheck(uint32_t threads, const operators::Operators* operators)
     : operators_(operators), pool_("mr-check", threads, threads) {}
 
@@ -59,10 +67,9 @@ void ImageCheck::Check(int64_t number, const Fetch& fetch) {
   const absl::StatusOr<std::string> bytes = fetch();
   absl::Status status = bytes.status();
   if (status.ok()) {
-    status = DecodeWhole(
+    status = DecodesWhole(
         {reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()},
         operators_, *decoder);
-    decoder->ReleaseAbove(kKeptBytes);
   }
   MutexLock lock(mu_);
   idle_.push_back(std::move(decoder));

@@ -22,12 +22,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/mutex.h"
 #include "common/thread_pool.h"
 #include "server/decode/image_decoder.h"
 #include "server/operators/operators.h"
 
 namespace millrace::data_tool {
+
+// Decodes an image as ImageCheck does. The status of the decoder; names no
+// file. Keeps little memory in `decoder`.
+absl::Status DecodesWhole(absl::Span<const uint8_t> bytes,
+                          const operators::Operators* operators,
+                          decode::ImageDecoder& decoder);
 
 class ImageCheck {
  public:

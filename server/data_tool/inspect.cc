@@ -148,6 +148,7 @@ std::string InfoJson(absl::string_view uri, const storage::RecordSource& source,
       .Add("eval_preset", info.eval_preset())
       .AddJson("fields", JsonList(info.schema().fields(), FieldJson))
       .AddJson("left_out", JsonList(info.left_out(), ColumnJson))
+      .Add("prepared", info.prepared())
       .Add("folders", files.folders)
       .Add("warnings", files.Warnings())
       .AddJson("shards", JsonList(info.shards(), ShardJson))
@@ -189,6 +190,10 @@ void PrintText(absl::string_view uri, const storage::RecordSource& source,
   if (!info.train_preset().empty()) {
     out << "presets      " << info.train_preset() << " (training), "
         << info.eval_preset() << " (evaluation)\n";
+  }
+  if (!info.prepared().empty()) out << "prepared by pack\n";
+  for (const std::string& line : info.prepared()) {
+    out << "  " << Readable(line) << "\n";
   }
   out << "fields\n";
   for (const Field& field : info.schema().fields()) {

@@ -1,10 +1,11 @@
 // millrace-data pack: converts original files to a dataset.
 
+#include <google/protobuf/text_format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,152 +15,35 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/atomic_file.h"
 #include "common/cgroup.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
+#include "common/read_file.h"
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
 #include "common/usage_error.h"
+#include "proto/spec_text.h"
+#include "server/data_tool/applying_reader.h"
+#include "server/data_tool/checking_reader.h"
 #include "server/data_tool/cifar_dataset.h"
 #include "server/data_tool/commands.h"
 #include "server/data_tool/csv_dataset.h"
 #include "server/data_tool/idx_dataset.h"
 #include "server/data_tool/image_folder.h"
+#include "server/data_tool/input_hashes.h"
+#include "server/data_tool/pack_options.h"
+#include "server/data_tool/pipeline_beginning.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
 #include "server/data_tool/seekable_reader.h"
+#include "server/data_tool/shrinking_reader.h"
 #include "server/data_tool/stored_dataset.h"
 #include "server/operators/operators.h"
 #include "server/storage/dataset_writer.h"
-#include "server/storage/schemes.h"
 
 namespace millrace::data_tool {
 namespace {
-
-struct PackOptions {
-  std::string format;  // empty: `input` is the URI of a dataset
-  std::string input;
-  std::string split;
-  std::string output;
-  std::string cache_dir;
-  int64_t shards = 1;
-  bool overwrite = false;
-  bool skip_bad = false;
-  bool seekable = false;
-  bool no_decode = false;
-  bool labels_from_folders = false;
-  std::vector<std::string> operators;
-
-  bool is_uri() const { return format.empty(); }
-  // Its samples are found one by one, so that some can be left out.
-  bool has_files() const {
-    return format == "imagefolder" || format == "csv" || is_uri();
-  }
-
-  absl::Status Validate() const {
-    if (format.empty() && !absl::StrContains(input, ':')) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--format is missing",
-          input.empty() ? "; `millrace-data pack --help` shows how to pack"
-                        : "; set it to the format of the folder, or write "
-                          "--input=SCHEME:PATH for a dataset that "
-                          "millrace-server reads"));
-    }
-    for (const auto& [name, value] :
-         {std::pair("--input", &input), std::pair("--output", &output)}) {
-      if (value->empty()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            name,
-            " is missing; `millrace-data pack --help` shows how to pack"));
-      }
-    }
-    if (!is_uri() && format != "imagefolder" && format != "csv" &&
-        format != "idx" && format != "cifar10" && format != "cifar100") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "there is no format '", format,
-          "'; set --format to imagefolder, csv, idx, cifar10 or cifar100, or "
-          "leave it out and write --input=SCHEME:PATH (",
-          storage::SchemesText("PATH"), ")"));
-    }
-    if (!is_uri() && storage::HasScheme(input) &&
-        access(input.c_str(), F_OK) != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--input=", input,
-                       " says its format; leave --format=", format, " out"));
-    }
-    if (shards < 1 || shards > storage::DatasetWriter::kMaxShards) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--shards is ", shards, "; it must be 1 to ",
-                       storage::DatasetWriter::kMaxShards));
-    }
-    if (!absl::StartsWith(output, "lmdb:") &&
-        !absl::StartsWith(output, "parquet:")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--output=", output,
-                       " does not say its format; write --output=lmdb:PATH or "
-                       "--output=parquet:PATH"));
-    }
-    if (absl::EndsWith(output, ":")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--output=", output,
-                       " names no file; write --output=", output, "PATH"));
-    }
-    if (format == "csv" && !split.empty()) {
-      return absl::InvalidArgumentError(
-          "--split has no effect with --format=csv; set --input to the table "
-          "of the part");
-    }
-    if (format != "imagefolder" && !is_uri() && !split.empty() &&
-        split != "train" && split != "test") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "there is no split '", split, "' of ", FilesName(),
-          " files; with --format=", format, " set --split to train or test"));
-    }
-    if (skip_bad && !has_files()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--skip_bad needs --format=imagefolder, --format=csv or "
-                       "--input=SCHEME:PATH; a file of ",
-                       FilesName(), " is whole or damaged"));
-    }
-    if (seekable && !has_files()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--seekable needs --format=imagefolder, --format=csv or "
-                       "--input=SCHEME:PATH; ",
-                       FilesName(), " files contain no JPEGs"));
-    }
-    if (no_decode && !has_files()) {
-      return absl::InvalidArgumentError(
-          "--no_decode needs --format=imagefolder, --format=csv or "
-          "--input=SCHEME:PATH");
-    }
-    if (!operators.empty() && !has_files()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--operators needs --format=imagefolder, --format=csv "
-                       "or --input=SCHEME:PATH; ",
-                       FilesName(), " files contain no encoded images"));
-    }
-    if (labels_from_folders && format != "imagefolder") {
-      return absl::InvalidArgumentError(
-          "--labels_from_folders needs --format=imagefolder");
-    }
-    if (is_uri() && !split.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--split needs --format; --input=", input,
-                       " names the whole dataset: name its part in the URI"));
-    }
-    if (!is_uri() && !cache_dir.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--cache_dir needs --input=SCHEME:PATH; --format=", format,
-          " makes no index"));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  absl::string_view FilesName() const {
-    return format == "idx" ? "IDX" : "CIFAR";
-  }
-};
 
 // The folder to read: image folders have a sub-folder with the name of each
 // split.
@@ -199,9 +83,11 @@ absl::Status CheckOutput(const PackOptions& options,
   return absl::IsAlreadyExists(checked) ? UsageError(checked) : checked;
 }
 
+// `check`: decodes all images.
 absl::StatusOr<std::unique_ptr<SampleReader>> OpenInput(
-    const PackOptions& options, const operators::Operators& operators) {
-  const uint32_t decode_threads = options.no_decode ? 0 : AvailableCpus();
+    const PackOptions& options, bool check,
+    const operators::Operators& operators) {
+  const uint32_t decode_threads = check ? AvailableCpus() : 0;
   if (options.is_uri()) {
     return OpenStoredDataset({.uri = options.input,
                               .cache_dir = options.cache_dir,
@@ -242,59 +128,264 @@ bool HasImages(const DatasetInfo& info) {
   return false;
 }
 
-absl::Status Pack(const PackOptions& options, std::ostream& out) {
-  const absl::Time start = absl::Now();
-  MR_ASSIGN_OR_RETURN(
-      const std::shared_ptr<const operators::Operators> operators,
-      UsageError(operators::Operators::Load(options.operators)));
-  const storage::DatasetWriter::Options output = {
-      .shards = options.shards, .overwrite = options.overwrite};
-  MR_RETURN_IF_ERROR(CheckInput(options));
-  // Checked before the input is scanned, which takes long.
-  MR_RETURN_IF_ERROR(CheckOutput(options, output));
-  MR_ASSIGN_OR_RETURN(auto reader, OpenInput(options, *operators));
+absl::StatusOr<PipelineSpec> ReadPipeline(const std::string& path) {
+  MR_ASSIGN_OR_RETURN(const std::string text,
+                      ReadFile(path, kMaxTextFileBytes, "the pipeline"));
+  return ParseSpecText(text, path);
+}
+
+// What the flags do to the samples, from the input to the output.
+struct Conversions {
+  std::unique_ptr<SampleReader> reader;
+  // Parts of the reader; null: the flag is not given.
+  const ShrinkingReader* shrinking = nullptr;
   const SeekableReader* seekable = nullptr;
+  // Lines of DatasetInfo::prepared.
+  std::vector<std::string> prepared;
+  std::optional<PipelineBeginning> beginning;
+};
+
+absl::Status Apply(const PackOptions& options, const PipelineSpec& pipeline,
+                   const operators::Operators& operators, Conversions& to) {
+  absl::StatusOr<PipelineBeginning> beginning =
+      DividePipeline(pipeline, to.reader->description(), options.stored_as());
+  if (!beginning.ok()) {
+    return UsageError(absl::Status(
+        beginning.status().code(),
+        absl::StrCat(options.apply, ": ", beginning.status().message())));
+  }
+  if (!beginning->ends_at.empty() && options.remainder.empty()) {
+    return UsageError(absl::InvalidArgumentError(absl::StrCat(
+        options.apply, ": ", beginning->ends_at,
+        ", so the pipeline cannot be applied as a whole; end the file before "
+        "it, or set --remainder=FILE to apply what is before it and to write "
+        "the pipeline for training to FILE")));
+  }
+  ApplyOptions apply;
+  apply.applied = beginning->applied;
+  apply.stored_as = options.stored_as();
+  apply.quality = options.jpeg_quality();
+  apply.threads = AvailableCpus();
+  apply.operators = &operators;
+  absl::StatusOr<std::unique_ptr<SampleReader>> applying =
+      MakeApplying(std::move(to.reader), apply);
+  if (!applying.ok()) {
+    return UsageError(absl::Status(
+        applying.status().code(),
+        absl::StrCat(options.apply, ": ", applying.status().message())));
+  }
+  to.reader = *std::move(applying);
+  to.prepared.push_back(
+      AppliedLine(beginning->applied, apply.stored_as, apply.quality));
+  to.beginning = *std::move(beginning);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Conversions> Convert(const PackOptions& options,
+                                    const std::optional<PipelineSpec>& pipeline,
+                                    std::unique_ptr<SampleReader> input,
+                                    const operators::Operators& operators) {
+  Conversions to;
+  for (const std::string& line : input->description().prepared()) {
+    to.prepared.push_back(line);
+  }
+  to.reader = std::move(input);
+  if (pipeline.has_value()) {
+    MR_RETURN_IF_ERROR(Apply(options, *pipeline, operators, to));
+  }
+  if (options.shrinks()) {
+    const ShrinkOptions shrink = {.max_side = options.max_side,
+                                  .quality = options.jpeg_quality(),
+                                  .threads = AvailableCpus(),
+                                  .operators = &operators};
+    MR_ASSIGN_OR_RETURN(auto shrinking,
+                        MakeShrinking(std::move(to.reader), shrink));
+    to.shrinking = shrinking.get();
+    to.reader = std::move(shrinking);
+    to.prepared.push_back(ShrinkLine(shrink));
+  }
   if (options.seekable) {
     auto rewriting =
-        MakeSeekable(std::move(reader), AvailableCpus(), operators.get());
-    seekable = rewriting.get();
-    reader = std::move(rewriting);
+        MakeSeekable(std::move(to.reader), AvailableCpus(), &operators);
+    to.seekable = rewriting.get();
+    to.reader = std::move(rewriting);
+    to.prepared.push_back("JPEGs made seekable");
   }
-  const int64_t samples = reader->description().samples();
-  MR_ASSIGN_OR_RETURN(auto writer,
-                      storage::DatasetWriter::Create(
-                          options.output, reader->description(), output));
+  return to;
+}
+
+// `status` of a packing that ends before its time. What is worth going on with
+// is kept where the user can go on: after a signal, when the disk is full, and
+// when an image is to be repaired.
+absl::Status Interrupted(absl::Status status, storage::DatasetWriter& writer) {
+  const bool cancelled = absl::IsCancelled(status);
+  // A damaged image of a packing that goes on is found after finished shards.
+  const bool damaged = absl::IsDataLoss(status) && writer.kept_samples() > 0;
+  if (!cancelled && !absl::IsResourceExhausted(status) && !damaged) {
+    return status;
+  }
+  const int64_t kept = writer.KeepFinishedShards();
+  if (kept == 0) {
+    return cancelled
+               ? absl::CancelledError(absl::StrCat(
+                     status.message(), "; the incomplete output is removed"))
+               : status;
+  }
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; the finished shards with ",
+                   CountText(kept, "sample"),
+                   " are kept: the same command goes on with them"));
+}
+
+// Reads, converts and writes all samples.
+absl::Status Write(Conversions& from, InputHashes& hashes,
+                   storage::DatasetWriter& writer, int64_t* bytes) {
+  const int64_t samples = from.reader->description().samples();
+  const int64_t kept = writer.kept_samples();
+  ToolProgress progress("packing", samples);
+  const auto stopped = [&](int64_t done) {
+    return StopSignals::signal() == 0 ? absl::OkStatus()
+                                      : absl::CancelledError(absl::StrCat(
+                                            "interrupted after ", done, " of ",
+                                            CountText(samples, "sample")));
+  };
+  int64_t done = 0;
+  MR_RETURN_IF_ERROR(
+      hashes.Skip(kept, [&](storage::Hash128 hash) -> absl::Status {
+        MR_RETURN_IF_ERROR(stopped(done));
+        MR_RETURN_IF_ERROR(writer.Confirm(hash));
+        progress.Update(++done, 0);
+        return absl::OkStatus();
+      }));
+  SampleReader::Sample sample;
+  while (done < samples) {
+    MR_RETURN_IF_ERROR(stopped(done));
+    MR_RETURN_IF_ERROR(from.reader->Next(&sample));
+    MR_RETURN_IF_ERROR(
+        writer.Append(sample.fields, sample.origin, hashes.Take()));
+    for (const auto& field : sample.fields) *bytes += field.size();
+    progress.Update(++done, *bytes);
+  }
+  return absl::OkStatus();
+}
+
+storage::DatasetWriter::Options OutputOf(const PackOptions& options) {
+  return {.shards = options.shards,
+          .shard_bytes = options.shard_bytes,
+          .overwrite = options.overwrite,
+          .resume = true};
+}
+
+// What a packing begins with.
+struct Beginning {
+  std::optional<PipelineSpec> pipeline;  // of --apply
+  // False: go on with an interrupted packing, whose images have been checked.
+  // The others are checked when they are read.
+  bool check_all = true;
+};
+
+// `*again` is set if the interrupted packing does not fit: nothing is left of
+// it then, and packing begins again with check_all.
+absl::Status PackOnce(const PackOptions& options, const Beginning& beginning,
+                      const operators::Operators& operators, std::ostream& out,
+                      bool* again) {
+  const absl::Time start = absl::Now();
+  const storage::DatasetWriter::Options output = OutputOf(options);
+  // Checked before the input is scanned, which takes long.
+  MR_RETURN_IF_ERROR(CheckOutput(options, output));
+  const bool check = !options.no_decode && options.has_files();
+  MR_ASSIGN_OR_RETURN(
+      auto input, OpenInput(options, check && beginning.check_all, operators));
+  const bool has_images = HasImages(input->description());
+  InputHashes hashes;
+  input = hashes.Over(std::move(input));
+  if (check && !beginning.check_all) {
+    input = MakeChecking(std::move(input), AvailableCpus(), &operators);
+  }
+  MR_ASSIGN_OR_RETURN(
+      Conversions conversions,
+      Convert(options, beginning.pipeline, std::move(input), operators));
+  DatasetInfo description = conversions.reader->description();
+  description.clear_prepared();
+  for (const std::string& line : conversions.prepared) {
+    description.add_prepared(line);
+  }
+  MR_ASSIGN_OR_RETURN(auto writer, storage::DatasetWriter::Create(
+                                       options.output, description, output));
+  const int64_t kept = writer->kept_samples();
+  if (kept == 0 && !beginning.check_all) {
+    *again = true;
+    return absl::OkStatus();
+  }
   int64_t bytes = 0;
-  {
-    ToolProgress progress("packing", samples);
-    SampleReader::Sample sample;
-    for (int64_t i = 0; i < samples; ++i) {
-      if (StopSignals::signal() != 0) {
-        return absl::CancelledError(absl::StrCat(
-            "interrupted after ", i, " of ", CountText(samples, "sample"),
-            "; the incomplete output is removed"));
-      }
-      MR_RETURN_IF_ERROR(reader->Next(&sample));
-      MR_RETURN_IF_ERROR(writer->Append(sample.fields, sample.origin));
-      for (const auto& field : sample.fields) bytes += field.size();
-      progress.Update(i + 1, bytes);
-    }
-  }
-  MR_ASSIGN_OR_RETURN(const DatasetInfo info, writer->Finish());
-  Warn("pack", reader->Warnings());
+  const absl::Status written = Write(conversions, hashes, *writer, &bytes);
+  if (absl::IsFailedPrecondition(written) && kept > 0) *again = true;
+  if (!written.ok()) return Interrupted(written, *writer);
+  const auto finished = writer->Finish();
+  if (!finished.ok()) return Interrupted(finished.status(), *writer);
+  const DatasetInfo& info = *finished;
+  Warn("pack", conversions.reader->Warnings());
   out << absl::StreamFormat(
       "packed %s (%s) into %s: %s, fingerprint %s, %.1f s\n",
       CountText(info.samples(), "sample"), SizeText(bytes),
       Readable(options.output), CountText(info.shards_size(), "shard"),
       info.fingerprint(), absl::ToDoubleSeconds(absl::Now() - start));
-  if (HasImages(reader->description()) && options.has_files()) {
+  if (kept > 0) {
+    out << CountText(kept, "sample")
+        << " were kept of an interrupted packing; sizes and counts are those "
+           "of the others\n";
+  }
+  if (has_images && options.has_files()) {
     out << (options.no_decode
                 ? "the images were not decoded (--no_decode): the server "
                   "reports a damaged image when it serves it\n"
                 : "every image was decoded before it was packed\n");
   }
-  if (seekable != nullptr) out << seekable->Summary() << "\n";
+  if (conversions.shrinking != nullptr) {
+    out << conversions.shrinking->Summary() << "\n";
+  }
+  if (conversions.seekable != nullptr) {
+    out << conversions.seekable->Summary() << "\n";
+  }
+  if (!conversions.beginning.has_value()) return absl::OkStatus();
+  const PipelineBeginning& applied = *conversions.beginning;
+  out << "applied " << CountText(applied.applied.transforms_size(), "transform")
+      << " of " << Readable(options.apply);
+  if (!applied.ends_at.empty()) out << "; " << applied.ends_at;
+  out << "\n";
+  if (options.remainder.empty()) return absl::OkStatus();
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(applied.remainder, &text);
+  MR_RETURN_IF_ERROR(WriteFileAtomically(options.remainder, text));
+  out << "wrote the pipeline for training to " << Readable(options.remainder)
+      << "\n";
   return absl::OkStatus();
+}
+
+absl::Status Pack(const PackOptions& options, std::ostream& out) {
+  MR_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const operators::Operators> operators,
+      UsageError(operators::Operators::Load(options.operators)));
+  Beginning beginning;
+  if (!options.apply.empty()) {
+    MR_ASSIGN_OR_RETURN(beginning.pipeline,
+                        UsageError(ReadPipeline(options.apply)));
+  }
+  MR_RETURN_IF_ERROR(CheckInput(options));
+  // With --skip_bad, the check decides which samples there are.
+  beginning.check_all =
+      options.skip_bad || storage::DatasetWriter::InterruptedSamples(
+                              options.output, OutputOf(options)) == 0;
+  bool again = false;
+  const absl::Status status =
+      PackOnce(options, beginning, *operators, out, &again);
+  if (!again) return status;
+  if (!status.ok()) {
+    Warn("pack", {absl::StrCat(status.message(), "; packing starts anew")});
+  }
+  beginning.check_all = true;
+  return PackOnce(options, beginning, *operators, out, &again);
 }
 
 }  // namespace
@@ -306,7 +397,9 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
        .summary =
            "Packs original files, or a dataset of another format, into a "
            "dataset that millrace-server reads. The output appears under its "
-           "name only when it is complete.\n\nWithout --format, --input is "
+           "name only when it is complete. A packing that was interrupted goes "
+           "on with its finished shards when the same command is given "
+           "again.\n\nWithout --format, --input is "
            "the URI of a dataset that millrace-server serves "
            "(tar:PATH, mds:DIR, ...). The output has the same samples in the "
            "same order, the same fields and classes, and the fingerprint of "
@@ -369,7 +462,45 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
       "Dataset to write: a file; a folder of shards if --shards is above 1, "
       "or if PATH is a folder already or ends with /");
   flags.Add("shards", &options.shards, "N", "Number of files to write");
+  flags
+      .Add("shard_bytes", program::FlagSet::Bytes{&options.shard_bytes}, "SIZE",
+           "Maximum size of the samples in a file, such as 1GiB; a larger "
+           "sample has a file of its own. At most 10000 files. Not with "
+           "--shards")
+      .Default("files are cut by --shards");
   flags.Add("overwrite", &options.overwrite, "", "Replace an existing dataset");
+  flags
+      .Add("max_side", &options.max_side, "N",
+           "imagefolder, csv, URI: maximum of the LONGER side of an image in "
+           "pixels. A larger image is decoded, resized so that its longer side "
+           "is N (antialiased, in proportion), and stored as JPEG. Images that "
+           "fit stay as they are, byte for byte. 0: images keep their size")
+      .Default("0");
+  flags
+      .Add("quality", &options.quality, "Q",
+           "Quality of the JPEGs that --max_side and --apply_as=jpeg make, 1 "
+           "to 100. Without these flags: every image is decoded and stored "
+           "again as JPEG of quality Q, in its size")
+      .Default("90");
+  flags.Add("apply", &options.apply, "FILE.textproto",
+            "imagefolder, csv, URI: pipeline whose deterministic transforms "
+            "(decode_image, resize, center_crop, pad, flips and grayscale with "
+            "p of 0 or 1) are computed now, once. A pipeline with another "
+            "transform is refused without --remainder");
+  flags
+      .Add("apply_as", &options.apply_as, "png|jpeg|tensor",
+           "What --apply stores: PNG files (no loss), JPEG files of --quality, "
+           "or pixels, uint8 [height, width, channels] (no loss; all images "
+           "must have one size)")
+      .Choice()
+      .Default("png")
+      .Needs({"apply"});
+  flags
+      .Add("remainder", &options.remainder, "FILE.textproto",
+           "File to write the pipeline to that training uses on the output of "
+           "--apply: the transforms from the first one that cannot be computed "
+           "once")
+      .Needs({"apply"});
   flags.Add(
       "seekable", &options.seekable, "",
       "imagefolder, csv, URI: rewrite JPEGs so that a crop decodes only its "

@@ -1,16 +1,14 @@
 #include "server/data_tool/seekable_reader.h"
 
-#include <algorithm>
-#include <deque>
+#include <any>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/mutex.h"
 #include "common/status_macros.h"
-#include "common/thread_pool.h"
+#include "server/data_tool/parallel_reader.h"
 #include "server/data_tool/report.h"
 #include "server/decode/seekable_jpeg.h"
 
@@ -19,9 +17,6 @@ namespace {
 
 using Outcome = decode::SeekableJpeg::Outcome;
 
-// Samples that are read ahead for each thread, so that the next one is ready
-// when one is done.
-constexpr size_t kAheadPerThread = 2;
 // Max images named in a warning.
 constexpr size_t kMaxListed = 10;
 
@@ -29,48 +24,26 @@ class RewritingReader final : public SeekableReader {
  public:
   RewritingReader(std::unique_ptr<SampleReader> reader, uint32_t threads,
                   const operators::Operators* operators)
-      : reader_(std::move(reader)),
-        operators_(operators),
-        unread_(reader_->description().samples()),
-        ahead_(threads * kAheadPerThread),
-        idle_(threads),
-        pool_("mr-rewrite", threads, threads * kAheadPerThread) {
-    for (auto& rewriter : idle_)
-      rewriter = std::make_unique<decode::SeekableJpeg>();
-    const Schema& schema = reader_->description().schema();
-    for (int i = 0; i < schema.fields_size(); ++i) {
-      if (schema.fields(i).kind() == FIELD_KIND_ENCODED_IMAGE) {
-        images_.push_back(i);
-      }
-    }
-  }
+      : operators_(operators),
+        images_(ImageFields(reader->description())),
+        reader_(std::move(reader), {.threads = threads, .name = "mr-rewrite"},
+                [this](ParallelReader::Work& work) { Rewrite(work); }) {}
 
   const DatasetInfo& description() const override {
-    return reader_->description();
+    return reader_.description();
   }
 
   absl::Status Next(Sample* sample) override {
-    while (unread_ > 0 && queue_.size() < ahead_) {
-      MR_RETURN_IF_ERROR(ReadAhead());
+    MR_RETURN_IF_ERROR(reader_.Next(sample));
+    for (const Image& image :
+         std::any_cast<const Images&>(reader_.given().note)) {
+      Count(image);
     }
-    given_ = std::move(queue_.front());
-    queue_.pop_front();
-    {
-      MutexLock lock(mu_);
-      while (!given_->done) done_.Wait(lock);
-    }
-    for (const Image& image : given_->images) Count(image);
-    sample->fields.clear();
-    for (const std::string& field : given_->fields) {
-      sample->fields.emplace_back(
-          reinterpret_cast<const uint8_t*>(field.data()), field.size());
-    }
-    sample->origin = given_->origin;
     return absl::OkStatus();
   }
 
   std::vector<std::string> Warnings() const override {
-    std::vector<std::string> warnings = reader_->Warnings();
+    std::vector<std::string> warnings = reader_.Warnings();
     warnings.insert(warnings.end(), doubts_.begin(), doubts_.end());
     if (doubt_count_ > static_cast<int64_t>(doubts_.size())) {
       warnings.push_back(absl::StrCat("... and ", doubt_count_ - doubts_.size(),
@@ -119,35 +92,21 @@ class RewritingReader final : public SeekableReader {
     size_t bytes_before;
     size_t bytes_after;
   };
-  struct Work {
-    std::vector<std::string> fields;
-    std::string origin;
-    std::vector<Image> images;
-    bool done = false;  // guarded by mu_
-  };
+  using Images = std::vector<Image>;
 
-  absl::Status ReadAhead() {
-    Sample sample;
-    MR_RETURN_IF_ERROR(reader_->Next(&sample));
-    --unread_;
-    auto work = std::make_shared<Work>();
-    for (const auto& field : sample.fields) {
-      work->fields.emplace_back(reinterpret_cast<const char*>(field.data()),
-                                field.size());
+  static std::vector<int> ImageFields(const DatasetInfo& info) {
+    std::vector<int> images;
+    for (int i = 0; i < info.schema().fields_size(); ++i) {
+      if (info.schema().fields(i).kind() == FIELD_KIND_ENCODED_IMAGE) {
+        images.push_back(i);
+      }
     }
-    work->origin = std::move(sample.origin);
-    queue_.push_back(work);
-    pool_.Submit([this, work = std::move(work)] { Rewrite(*work); });
-    return absl::OkStatus();
+    return images;
   }
 
-  void Rewrite(Work& work) {
-    std::unique_ptr<decode::SeekableJpeg> rewriter;
-    {
-      MutexLock lock(mu_);
-      rewriter = std::move(idle_.back());
-      idle_.pop_back();
-    }
+  void Rewrite(ParallelReader::Work& work) {
+    std::unique_ptr<decode::SeekableJpeg> rewriter = rewriters_.Take();
+    Images images;
     std::string out;
     for (const int i : images_) {
       std::string& field = work.fields[i];
@@ -156,7 +115,7 @@ class RewritingReader final : public SeekableReader {
       Image image = {};
       if (operators_ != nullptr && operators_->SniffedBy(bytes) != nullptr) {
         image.of_operators = true;
-        work.images.push_back(std::move(image));
+        images.push_back(std::move(image));
         continue;
       }
       image.bytes_before = field.size();
@@ -164,12 +123,10 @@ class RewritingReader final : public SeekableReader {
       image.message = std::string(rewriter->message());
       if (image.outcome == Outcome::kRewritten) field.swap(out);
       image.bytes_after = field.size();
-      work.images.push_back(std::move(image));
+      images.push_back(std::move(image));
     }
-    MutexLock lock(mu_);
-    idle_.push_back(std::move(rewriter));
-    work.done = true;
-    done_.NotifyAll();
+    work.note = std::move(images);
+    rewriters_.Give(std::move(rewriter));
   }
 
   void Count(const Image& image) {
@@ -187,20 +144,15 @@ class RewritingReader final : public SeekableReader {
       ++doubt_count_;
       if (doubts_.size() >= kMaxListed) return;
       doubts_.push_back(absl::StrCat(
-          given_->origin, " is stored unchanged: ",
+          reader_.given().origin, " is stored unchanged: ",
           image.outcome == Outcome::kDamaged
               ? absl::StrCat("it is damaged (", image.message, ")")
               : "after rewriting it would decode to other pixels"));
     }
   }
 
-  const std::unique_ptr<SampleReader> reader_;
   const operators::Operators* const operators_;
-  std::vector<int> images_;  // indices in the schema
-  int64_t unread_;
-  const size_t ahead_;
-  std::deque<std::shared_ptr<Work>> queue_;
-  std::shared_ptr<Work> given_;  // the last result of Next()
+  const std::vector<int> images_;  // indices in the schema
 
   int64_t counts_[decode::SeekableJpeg::kOutcomes] = {};
   int64_t operators_count_ = 0;
@@ -209,10 +161,8 @@ class RewritingReader final : public SeekableReader {
   int64_t doubt_count_ = 0;
   std::vector<std::string> doubts_;  // the first warnings
 
-  Mutex mu_;
-  CondVar done_;
-  std::vector<std::unique_ptr<decode::SeekableJpeg>> idle_ MR_GUARDED_BY(mu_);
-  ThreadPool pool_;  // last, because its threads use the members above
+  SpareStates<decode::SeekableJpeg> rewriters_;
+  ParallelReader reader_;  // last, because its threads use the members above
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "server/decode/jpeg_error.h"
 #include "server/decode/jpeg_memory.h"
 #include "server/decode/limits.h"
+#include "server/decode/orientation_block.h"
 #include "server/decode/seek_index.h"
 
 namespace millrace::decode {
@@ -71,45 +72,6 @@ boolean EmptyOutputBuffer(j_compress_ptr info) {
 }
 
 void TermDestination(j_compress_ptr) {}
-
-// An EXIF block that contains only the orientation.
-struct OrientationBlock {
-  uint8_t bytes[32];
-
-  explicit OrientationBlock(int orientation)
-      : bytes{'E',
-              'x',
-              'i',
-              'f',
-              0,
-              0,  // name
-              'I',
-              'I',
-              42,
-              0,
-              8,
-              0,
-              0,
-              0,  // TIFF, directory at 8
-              1,
-              0,  // one entry
-              0x12,
-              1,
-              3,
-              0,
-              1,
-              0,
-              0,
-              0,                                  // orientation, one SHORT
-              static_cast<uint8_t>(orientation),  //
-              0,
-              0,
-              0,
-              0,
-              0,
-              0,
-              0} {}  // no next directory
-};
 
 }  // namespace
 

@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <random>
 #include <utility>
 
+#include "absl/numeric/int128.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/byte_size.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/folder.h"
@@ -26,6 +28,9 @@
 namespace millrace::storage {
 namespace {
 
+// The NAME of the hidden folder inside the folder of the shards.
+constexpr absl::string_view kWorkName = "part";
+
 constexpr absl::string_view kOverwriteHint =
     "name another output, or pass --overwrite to replace it";
 
@@ -37,6 +42,9 @@ bool ExchangeNames(const std::string& a, const std::string& b) {
 // Whether two folders within `folder` can be exchanged in one step.
 bool CanExchangeIn(const std::string& folder) {
   const std::string a = JoinPath(folder, "a"), b = JoinPath(folder, "b");
+  // A killed packing may have left them.
+  (void)rmdir(a.c_str());
+  (void)rmdir(b.c_str());
   const bool can = mkdir(a.c_str(), 0700) == 0 && mkdir(b.c_str(), 0700) == 0 &&
                    ExchangeNames(a, b);
   (void)rmdir(a.c_str());
@@ -56,13 +64,27 @@ absl::Status NotInOneStep(const std::string& folder, absl::string_view why) {
       "; pack into another folder, then remove the old one and take its name"));
 }
 
-std::string RandomSetId() {
-  std::random_device device;
-  const auto word = [&device] {
-    return static_cast<uint64_t>(device()) << 32 | device();
-  };
-  const uint64_t low = word();
-  return HashToHex({.low = low, .high = word()});
+void AddNumber(uint64_t number, std::string* bytes) {
+  for (int shift = 0; shift < 64; shift += 8) {
+    bytes->push_back(static_cast<char>(number >> shift));
+  }
+}
+
+// Bytes of a hash's input: a text is its length and its bytes.
+void AddText(absl::string_view text, std::string* bytes) {
+  AddNumber(text.size(), bytes);
+  absl::StrAppend(bytes, text);
+}
+
+Hash128 HashOf(absl::string_view bytes) {
+  return HashBytes(
+      {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+}
+
+Hash128 FromHex(absl::string_view text) {
+  Hash128 hash;
+  HashFromHex(text, &hash);
+  return hash;
 }
 
 // True if the file is empty or begins like a file written by a packer.
@@ -114,6 +136,10 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
     return absl::InvalidArgumentError(
         "there are no samples to pack; a dataset has at least one");
   }
+  if (options.shard_bytes > 0 && options.shards != 1) {
+    return absl::InvalidArgumentError(
+        "shards are cut by number or by bytes, not by both");
+  }
   if (options.shards < 1 || options.shards > kMaxShards) {
     return absl::InvalidArgumentError(
         absl::StrCat("the number of shards is ", options.shards,
@@ -131,59 +157,191 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
       new DatasetWriter(*format, std::move(check)));
   writer->options_ = options;
   writer->info_ = description;
-  MR_RETURN_IF_ERROR(writer->PlanFiles(parsed.path));
+  writer->path_ = parsed.path;
+  MR_RETURN_IF_ERROR(writer->MakeWorkFolder(parsed.path));
+  MR_RETURN_IF_ERROR(writer->StartWork());
   return writer;
 }
 
-absl::Status DatasetWriter::PlanFiles(const std::string& path) {
+absl::Status DatasetWriter::MakeWorkFolder(const std::string& path) {
   MR_ASSIGN_OR_RETURN(target_, FindTarget(path, options_));
+  MR_ASSIGN_OR_RETURN(const std::string beside, Beside(path, target_));
   if (target_.replaces) {
-    MR_RETURN_IF_ERROR(MakeStaging());
-  } else {
-    if (target_.in_folder) {
-      MR_ASSIGN_OR_RETURN(made_folder_, MakeFolder(target_.folder));
-    }
-    const std::string name = FileName(path);
-    temporary_files_ =
-        TemporaryFiles(target_.folder, [&](absl::string_view of) {
-          return target_.in_folder ? IsPackedShardName(of) : of == name;
-        });
+    real_folder_ = beside;
+  } else if (target_.in_folder) {
+    MR_ASSIGN_OR_RETURN(made_folder_, MakeFolder(target_.folder));
   }
-  const int count = static_cast<int>(options_.shards);
-  const std::string set_id = RandomSetId();
-  for (int i = 0; i < count; ++i) {
+  const std::string name = FileName(beside);
+  const std::string work = TemporaryPath(beside);
+  temporary_files_ = TemporaryFiles(
+      FolderOf(beside),
+      [&](absl::string_view of) {
+        return of == name || (target_.in_folder && !target_.replaces &&
+                              IsPackedShardName(of));  // of older versions
+      },
+      options_.resume ? work : "");
+  if (!temporary_files_.adopted() && mkdir(work.c_str(), 0777) != 0) {
+    return FileError(errno, "create folder", work);
+  }
+  work_ = work;
+  // Until it is known what becomes of it: a full disk must not remove it.
+  keep_ = temporary_files_.adopted();
+  return target_.replaces ? CheckExchange() : absl::OkStatus();
+}
+
+// Reports before the work whether the two folders cannot be exchanged.
+absl::Status DatasetWriter::CheckExchange() const {
+  if (CanExchangeIn(work_)) return absl::OkStatus();
+  return NotInOneStep(
+      target_.folder,
+      "its file system cannot exchange two folders (RENAME_EXCHANGE)");
+}
+
+PackingJournal::Content DatasetWriter::JournalOf() const {
+  PackingJournal::Content content;
+  std::string flags;
+  AddText(format_.scheme(), &flags);
+  AddNumber(static_cast<uint64_t>(options_.shards), &flags);
+  AddNumber(options_.shard_bytes, &flags);
+  for (const std::string& line : info_.prepared()) AddText(line, &flags);
+  content.flags = HashOf(flags);
+  std::string input;
+  AddText(DatasetFingerprint(info_.samples(), info_.schema(), {}), &input);
+  AddText(info_.train_preset(), &input);
+  AddText(info_.eval_preset(), &input);
+  content.input = HashOf(input);
+  return content;
+}
+
+bool DatasetWriter::TakeFinished(std::string* why) {
+  PackingJournal::Content left;
+  if (!PackingJournal::Read(work_, &left)) {
+    *why = "its list of shards is damaged";
+    return false;
+  }
+  const PackingJournal::Content own = JournalOf();
+  if (!(left.flags == own.flags)) {
+    *why = "its flags were others";
+    return false;
+  }
+  if (!(left.input == own.input)) {
+    *why = "its input had another number of samples, other fields or classes";
+    return false;
+  }
+  was_placing_ = left.placing;
+  int64_t first = 0;
+  for (const PackingJournal::Shard& of : left.shards) {
     Shard shard;
-    shard.final_path =
-        target_.in_folder
-            ? JoinPath(target_.folder, ShardName(i, count, format_.suffix()))
-            : path;
-    shard.temporary_path = target_.replaces
-                               ? JoinPath(staging_, FileName(shard.final_path))
-                               : TemporaryPath(shard.final_path);
-    ShardMetadata& metadata = shard.metadata;
-    metadata.set_format_version(kStorageFormatVersion);
-    metadata.set_set_id(set_id);
-    metadata.set_shard_index(i);
-    metadata.set_shard_count(count);
-    metadata.set_total_samples(info_.samples());
-    // 128 bits, because the product may exceed 64 bits.
-    const auto boundary = [&](int64_t place) {
-      return static_cast<int64_t>(static_cast<absl::int128>(info_.samples()) *
-                                  place / count);
-    };
-    metadata.set_first_sample(boundary(i));
-    metadata.set_shard_samples(boundary(i + 1) - boundary(i));
-    *metadata.mutable_schema() = info_.schema();
-    metadata.set_train_preset(info_.train_preset());
-    metadata.set_eval_preset(info_.eval_preset());
+    shard.work_path = WorkPath(shards_.size());
+    struct stat file;
+    // A file with its metadata is longer.
+    if (stat(shard.work_path.c_str(), &file) == 0 ? file.st_size < of.bytes
+                                                  : !was_placing_) {
+      break;
+    }
+    shard.metadata = MetadataOf(first, of.samples);
+    shard.metadata.set_content_sum(HashToHex(of.content));
+    shard.input = of.input;
     shards_.push_back(std::move(shard));
+    first += of.samples;
   }
+  kept_samples_ = first;
+  const bool whole = first == info_.samples();
+  if (shards_.empty() || first > info_.samples() || (was_placing_ && !whole)) {
+    *why = "its shards are incomplete";
+    return false;
+  }
+  return true;
+}
+
+absl::Status DatasetWriter::StartWork() {
+  if (temporary_files_.adopted()) {
+    std::string why;
+    if (TakeFinished(&why)) {
+      MR_LOG(INFO) << "going on with the interrupted packing of " << path_
+                   << ": " << CountText(shards_.size(), "finished shard")
+                   << " with " << kept_samples_ << " of "
+                   << CountText(info_.samples(), "sample");
+    } else {
+      MR_LOG(INFO) << "packing " << path_
+                   << " starts anew, because the interrupted packing does not "
+                      "fit: "
+                   << why;
+      if (was_placing_) RemovePlaced();
+      shards_.clear();
+      kept_samples_ = 0;
+      was_placing_ = false;
+      if (!RemoveShardFolder(work_) || mkdir(work_.c_str(), 0777) != 0) {
+        return FileError(errno, "empty folder", work_);
+      }
+    }
+  }
+  if (options_.resume) {
+    PackingJournal::Content content = JournalOf();
+    for (const Shard& shard : shards_) {
+      struct stat file = {};
+      (void)stat(shard.work_path.c_str(), &file);
+      content.shards.push_back(
+          {.samples = shard.metadata.shard_samples(),
+           .bytes = std::max<int64_t>(file.st_size, 1),
+           .content = FromHex(shard.metadata.content_sum()),
+           .input = shard.input});
+    }
+    content.placing = was_placing_;
+    MR_ASSIGN_OR_RETURN(journal_, PackingJournal::Start(work_, content));
+  }
+  keep_ = false;
   // The first shard is created at once, so that an output that cannot be
   // written is reported before the work.
-  (void)unlink(shards_[0].temporary_path.c_str());
-  MR_ASSIGN_OR_RETURN(writer_, format_.NewShardWriter(shards_[0].temporary_path,
-                                                      info_.schema()));
-  return absl::OkStatus();
+  return shards_.empty() ? OpenShard() : absl::OkStatus();
+}
+
+ShardMetadata DatasetWriter::MetadataOf(int64_t first, int64_t samples) const {
+  ShardMetadata metadata;
+  metadata.set_format_version(kStorageFormatVersion);
+  metadata.set_total_samples(info_.samples());
+  metadata.set_first_sample(first);
+  metadata.set_shard_samples(samples);
+  *metadata.mutable_schema() = info_.schema();
+  metadata.set_train_preset(info_.train_preset());
+  metadata.set_eval_preset(info_.eval_preset());
+  *metadata.mutable_prepared() = info_.prepared();
+  return metadata;
+}
+
+std::string DatasetWriter::WorkPath(size_t shard) const {
+  return JoinPath(work_, absl::StrFormat(".%05d.tmp", shard));
+}
+
+std::string DatasetWriter::PlacedPath(size_t shard) const {
+  return target_.replaces ? JoinPath(work_, FileName(FinalPath(shard)))
+                          : FinalPath(shard);
+}
+
+std::string DatasetWriter::FinalPath(size_t shard) const {
+  if (!target_.in_folder) return path_;
+  return JoinPath(target_.folder, ShardName(static_cast<int>(shard),
+                                            static_cast<int>(shards_.size()),
+                                            format_.suffix()));
+}
+
+// Two packings with equal ids have equal shards, whatever their input was.
+std::string DatasetWriter::SetId() const {
+  std::string bytes;
+  AddText("millrace set 1", &bytes);
+  AddText(format_.scheme(), &bytes);
+  AddText(info_.train_preset(), &bytes);
+  AddText(info_.eval_preset(), &bytes);
+  for (const std::string& line : info_.prepared()) AddText(line, &bytes);
+  ContentSum sum;
+  for (const Shard& shard : shards_) {
+    AddNumber(static_cast<uint64_t>(shard.metadata.first_sample()), &bytes);
+    sum.Add(FromHex(shard.metadata.content_sum()));
+    AddText(shard.metadata.content_sum(), &bytes);
+  }
+  AddText(DatasetFingerprint(info_.samples(), info_.schema(), sum.value()),
+          &bytes);
+  return HashToHex(HashOf(bytes));
 }
 
 absl::Status DatasetWriter::CheckOutput(absl::string_view uri,
@@ -200,6 +358,36 @@ absl::Status DatasetWriter::CheckOutput(absl::string_view uri,
   return absl::OkStatus();
 }
 
+int64_t DatasetWriter::InterruptedSamples(absl::string_view uri,
+                                          const Options& options) {
+  const auto parsed = ParseOutput(uri);
+  if (!parsed.ok()) return 0;
+  const auto target = FindTarget(parsed->path, options);
+  if (!target.ok()) return 0;
+  const auto beside = Beside(parsed->path, *target);
+  PackingJournal::Content left;
+  int64_t samples = 0;
+  if (beside.ok() &&
+      FindLeftPacking(FolderOf(*beside), FileName(*beside), &left)) {
+    for (const PackingJournal::Shard& shard : left.shards) {
+      samples += shard.samples;
+    }
+  }
+  return samples;
+}
+
+// The path beside which the hidden folder lies.
+absl::StatusOr<std::string> DatasetWriter::Beside(const std::string& path,
+                                                  const Target& target) {
+  if (!target.replaces) {
+    return target.in_folder ? JoinPath(target.folder, kWorkName) : path;
+  }
+  const std::unique_ptr<char, decltype(&free)> real(
+      realpath(target.folder.c_str(), nullptr), &free);
+  if (real == nullptr) return FileError(errno, "find", target.folder);
+  return std::string(real.get());
+}
+
 absl::StatusOr<DatasetWriter::Target> DatasetWriter::FindTarget(
     const std::string& path, const Options& options) {
   Target target;
@@ -209,8 +397,8 @@ absl::StatusOr<DatasetWriter::Target> DatasetWriter::FindTarget(
   // A link counts as its target; a link without a target counts as a file.
   const bool is_folder =
       exists && stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-  target.in_folder =
-      options.shards > 1 || is_folder || absl::EndsWith(path, "/");
+  target.in_folder = options.shards > 1 || options.shard_bytes > 0 ||
+                     is_folder || absl::EndsWith(path, "/");
   target.folder = target.in_folder ? path : FolderOf(path);
 
   const std::string parent =
@@ -228,9 +416,11 @@ absl::StatusOr<DatasetWriter::Target> DatasetWriter::FindTarget(
     return target;
   }
   if (target.in_folder) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(path, " is a file, but ", options.shards,
-                     " shards need a folder; remove it or name another"));
+    return absl::AlreadyExistsError(absl::StrCat(
+        path, " is a file, but ",
+        options.shard_bytes > 0 ? "shards of a number of bytes"
+                                : absl::StrCat(options.shards, " shards"),
+        " need a folder; remove it or name another"));
   }
   if (!options.overwrite) {
     return absl::AlreadyExistsError(
@@ -249,10 +439,15 @@ absl::StatusOr<DatasetWriter::Target> DatasetWriter::FindTarget(
 absl::StatusOr<bool> DatasetWriter::HoldsDataset(const std::string& folder,
                                                  const Options& options) {
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
+  // A packing that was killed while it placed its shards: they are no dataset.
+  PackingJournal::Content left;
+  const bool left_placing =
+      FindLeftPacking(folder, kWorkName, &left) && left.placing;
   bool holds = false;
   for (const std::string& name : names) {
     if (IsTemporaryName(name)) continue;
     const bool is_shard = IsPackedShardName(name);
+    if (is_shard && left_placing) continue;
     if (!options.overwrite) {
       return absl::AlreadyExistsError(
           absl::StrCat("folder ", folder, " is not empty (", name, "); ",
@@ -269,33 +464,50 @@ absl::StatusOr<bool> DatasetWriter::HoldsDataset(const std::string& folder,
   return holds;
 }
 
-// Creates the folder for the new shards beside the folder that it replaces.
-// Reports before the work whether the two folders cannot be exchanged.
-absl::Status DatasetWriter::MakeStaging() {
-  const std::unique_ptr<char, decltype(&free)> real(
-      realpath(target_.folder.c_str(), nullptr), &free);
-  if (real == nullptr) return FileError(errno, "find", target_.folder);
-  real_folder_ = real.get();
-  const std::string name = FileName(real_folder_);
-  temporary_files_ =
-      TemporaryFiles(FolderOf(real_folder_),
-                     [&name](absl::string_view of) { return of == name; });
-  const std::string staging = TemporaryPath(real_folder_);
-  if (mkdir(staging.c_str(), 0777) != 0) {
-    return FileError(errno, "create folder", staging);
+int64_t DatasetWriter::EndOfShard() const {
+  if (options_.shard_bytes > 0) return info_.samples();
+  // 128 bits, because the product may exceed 64 bits.
+  return static_cast<int64_t>(static_cast<absl::int128>(info_.samples()) *
+                              static_cast<int64_t>(shards_.size() + 1) /
+                              options_.shards);
+}
+
+absl::Status DatasetWriter::OpenShard() {
+  const std::string path = WorkPath(shards_.size());
+  (void)unlink(path.c_str());
+  shard_first_ = next_;
+  shard_bytes_ = 0;
+  MR_ASSIGN_OR_RETURN(writer_, format_.NewShardWriter(path, info_.schema()));
+  return absl::OkStatus();
+}
+
+absl::Status DatasetWriter::Confirm(Hash128 input) {
+  if (next_ >= kept_samples_) {
+    return absl::InternalError("a sample is confirmed that was not kept");
   }
-  staging_ = staging;
-  if (!CanExchangeIn(staging_)) {
-    return NotInOneStep(
-        target_.folder,
-        "its file system cannot exchange two folders (RENAME_EXCHANGE)");
+  input_sum_.Add(input);
+  ++next_;
+  const Shard& shard = shards_[confirmed_shards_];
+  if (next_ < shard.metadata.first_sample() + shard.metadata.shard_samples()) {
+    return absl::OkStatus();
   }
+  if (!(input_sum_.value() == shard.input)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the input has changed since the interrupted packing of ",
+                     path_, ": samples ", shard.metadata.first_sample(), " to ",
+                     next_ - 1, " differ"));
+  }
+  input_sum_ = ContentSum();
+  ++confirmed_shards_;
   return absl::OkStatus();
 }
 
 absl::Status DatasetWriter::Append(
     absl::Span<const absl::Span<const uint8_t>> fields,
-    absl::string_view origin) {
+    absl::string_view origin, Hash128 input) {
+  if (next_ < kept_samples_) {
+    return absl::InternalError("a kept sample is not confirmed");
+  }
   if (next_ >= info_.samples()) {
     return absl::InternalError(absl::StrCat(
         "the input has more than the ", info_.samples(), " announced samples"));
@@ -305,30 +517,68 @@ absl::Status DatasetWriter::Append(
         status.code(),
         absl::StrCat("sample ", next_, " (", origin, "): ", status.message()));
   }
-  if (writer_ == nullptr) {
-    const Shard& shard = shards_[shard_];
-    (void)unlink(shard.temporary_path.c_str());
-    MR_ASSIGN_OR_RETURN(
-        writer_, format_.NewShardWriter(shard.temporary_path, info_.schema()));
+  uint64_t bytes = 0;
+  for (const auto& field : fields) bytes += field.size();
+  if (options_.shard_bytes > 0 && writer_ != nullptr && next_ > shard_first_ &&
+      (shard_bytes_ >= options_.shard_bytes ||
+       bytes > options_.shard_bytes - shard_bytes_)) {
+    MR_RETURN_IF_ERROR(FinishShard());
+    MR_RETURN_IF_ERROR(CheckShardLimit());
   }
+  if (writer_ == nullptr) MR_RETURN_IF_ERROR(OpenShard());
   MR_RETURN_IF_ERROR(writer_->Append(fields, origin));
   shard_sum_.Add(next_, fields);
+  input_sum_.Add(input);
+  shard_bytes_ += bytes;
   ++next_;
-  const ShardMetadata& metadata = shards_[shard_].metadata;
-  if (next_ == metadata.first_sample() + metadata.shard_samples()) {
-    return FinishShard();
+  return next_ == EndOfShard() ? FinishShard() : absl::OkStatus();
+}
+
+// Estimates from the shards so far, so that a long packing does not fail at its
+// end. The first shards may be unlike the others: they must be far off.
+absl::Status DatasetWriter::CheckShardLimit() const {
+  const auto shards = static_cast<int64_t>(shards_.size());
+  const auto needed = static_cast<int64_t>(
+      static_cast<absl::int128>(info_.samples()) * shards / next_);
+  if (shards < kMaxShards && (shards < 10 || needed < 2 * kMaxShards)) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return UsageError(absl::InvalidArgumentError(
+      absl::StrCat("shards of ", FormatExactByteSize(options_.shard_bytes),
+                   " would be about ", std::max(needed, shards + 1),
+                   "; the maximum is ", kMaxShards, ": make them larger")));
 }
 
 absl::Status DatasetWriter::FinishShard() {
-  Shard& shard = shards_[shard_];
+  Shard shard;
+  shard.work_path = WorkPath(shards_.size());
+  shard.metadata = MetadataOf(shard_first_, next_ - shard_first_);
   shard.metadata.set_content_sum(HashToHex(shard_sum_.value()));
+  shard.input = input_sum_.value();
   MR_RETURN_IF_ERROR(writer_->Finish(shard.metadata));
   writer_.reset();
+  struct stat file;
+  if (stat(shard.work_path.c_str(), &file) != 0) {
+    return FileError(errno, "find", shard.work_path);
+  }
+  if (journal_ != nullptr) {
+    MR_RETURN_IF_ERROR(SyncToDisk(work_));
+    MR_RETURN_IF_ERROR(journal_->Add({.samples = shard.metadata.shard_samples(),
+                                      .bytes = file.st_size,
+                                      .content = shard_sum_.value(),
+                                      .input = shard.input}));
+  }
   shard_sum_ = ContentSum();
-  ++shard_;
+  input_sum_ = ContentSum();
+  shards_.push_back(std::move(shard));
   return absl::OkStatus();
+}
+
+int64_t DatasetWriter::KeepFinishedShards() {
+  if (journal_ == nullptr || shards_.empty()) return 0;
+  keep_ = true;
+  const ShardMetadata& last = shards_.back().metadata;
+  return last.first_sample() + last.shard_samples();
 }
 
 absl::StatusOr<DatasetInfo> DatasetWriter::Finish() {
@@ -337,13 +587,19 @@ absl::StatusOr<DatasetInfo> DatasetWriter::Finish() {
                                             " of the ", info_.samples(),
                                             " announced samples"));
   }
+  const std::string set_id = SetId();
   std::vector<PackedShard> packed;
-  for (const Shard& shard : shards_) {
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    Shard& shard = shards_[i];
+    shard.metadata.set_set_id(set_id);
+    shard.metadata.set_shard_index(static_cast<int>(i));
+    shard.metadata.set_shard_count(static_cast<int>(shards_.size()));
+    std::string path = shard.work_path;
     struct stat file;
-    if (stat(shard.temporary_path.c_str(), &file) != 0) {
-      return FileError(errno, "find", shard.temporary_path);
-    }
-    packed.push_back({.path = shard.final_path,
+    if (was_placing_ && stat(path.c_str(), &file) != 0) path = PlacedPath(i);
+    MR_RETURN_IF_ERROR(format_.Seal(path, shard.metadata));
+    if (stat(path.c_str(), &file) != 0) return FileError(errno, "find", path);
+    packed.push_back({.path = FinalPath(i),
                       .bytes = file.st_size,
                       .metadata = shard.metadata});
   }
@@ -354,43 +610,66 @@ absl::StatusOr<DatasetInfo> DatasetWriter::Finish() {
 }
 
 absl::Status DatasetWriter::Publish() {
-  if (target_.replaces) return Exchange();
-  // Several shards are not renamed in one step: a reader that opens the new
-  // folder in between, or after a crash in between, is told that shards are
-  // missing.
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    absl::Status status = Rename(shards_[i].temporary_path,
-                                 shards_[i].final_path, options_.overwrite);
-    if (status.ok()) continue;
-    // The folder had no shards before, so the renamed shards are removed.
-    for (size_t j = 0; j < i; ++j) {
-      (void)unlink(shards_[j].final_path.c_str());
-    }
-    return status;
+  if (journal_ != nullptr && !was_placing_ && target_.in_folder) {
+    MR_RETURN_IF_ERROR(journal_->AddPlacing());
   }
+  MR_RETURN_IF_ERROR(PlaceShards());
+  if (target_.replaces) return Exchange();
   finished_ = true;
   MR_RETURN_IF_ERROR(SyncToDisk(target_.folder));
+  (void)RemoveShardFolder(work_);
   return made_folder_ ? SyncToDisk(FolderOf(target_.folder)) : absl::OkStatus();
+}
+
+// Several shards are not renamed in one step: a reader that opens the new
+// folder in between, or after a crash in between, is told that shards are
+// missing.
+absl::Status DatasetWriter::PlaceShards() {
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const std::string& from = shards_[i].work_path;
+    const std::string to = PlacedPath(i);
+    if (was_placing_ && access(from.c_str(), F_OK) != 0) continue;
+    absl::Status status = Rename(from, to, options_.overwrite);
+    if (status.ok()) continue;
+    // The folder had no shards before, so the renamed shards are removed.
+    for (size_t j = 0; j < i; ++j) (void)unlink(PlacedPath(j).c_str());
+    return status;
+  }
+  return absl::OkStatus();
+}
+
+// The shards that a killed packing has given their names.
+void DatasetWriter::RemovePlaced() const {
+  const auto names = NamesIn(target_.folder);
+  if (target_.replaces || !names.ok()) return;
+  for (const std::string& name : *names) {
+    if (IsPackedShardName(name)) {
+      (void)unlink(JoinPath(target_.folder, name).c_str());
+    }
+  }
 }
 
 absl::Status DatasetWriter::Exchange() {
   struct stat old;
   if (stat(real_folder_.c_str(), &old) == 0) {
     // The owner is kept as far as this user is allowed to set it.
-    (void)!chown(staging_.c_str(), old.st_uid, old.st_gid);
-    (void)chmod(staging_.c_str(), old.st_mode & 07777);
+    (void)!chown(work_.c_str(), old.st_uid, old.st_gid);
+    (void)chmod(work_.c_str(), old.st_mode & 07777);
   }
-  MR_RETURN_IF_ERROR(SyncToDisk(staging_));
-  if (!ExchangeNames(staging_, real_folder_)) {
+  MR_RETURN_IF_ERROR(SyncToDisk(work_));
+  if (!ExchangeNames(work_, real_folder_)) {
     return FileError(errno, "replace the dataset (which is unchanged) in",
                      target_.folder);
   }
   finished_ = true;
+  if (journal_ != nullptr) {
+    (void)unlink(JoinPath(real_folder_, PackingJournal::kName).c_str());
+  }
   MR_RETURN_IF_ERROR(SyncToDisk(FolderOf(real_folder_)));
-  // The staging folder contains the old shards now.
-  if (!RemoveShardFolder(staging_)) {
+  // The work folder contains the old shards now.
+  if (!RemoveShardFolder(work_)) {
     MR_LOG(WARNING) << "cannot remove the whole old content of "
-                    << target_.folder << ", which is now in " << staging_
+                    << target_.folder << ", which is now in " << work_
                     << ": another program wrote into the folder during "
                        "packing; check its files and remove the folder";
   }
@@ -399,11 +678,13 @@ absl::Status DatasetWriter::Exchange() {
 
 DatasetWriter::~DatasetWriter() {
   if (finished_) return;
+  const bool in_part = writer_ != nullptr;
   writer_.reset();
-  for (const Shard& shard : shards_) {
-    (void)unlink(shard.temporary_path.c_str());
+  if (keep_) {
+    if (in_part) (void)unlink(WorkPath(shards_.size()).c_str());
+    return;
   }
-  if (!staging_.empty()) (void)rmdir(staging_.c_str());
+  if (!work_.empty()) (void)RemoveShardFolder(work_);
   // rmdir() removes the folder only if it is empty.
   if (made_folder_) (void)rmdir(target_.folder.c_str());
 }

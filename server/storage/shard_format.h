@@ -25,7 +25,7 @@ namespace millrace::storage {
 
 class ShardWriter {
  public:
-  // Closes the file; before Finish() it is no shard (it has no metadata).
+  // Closes the file.
   virtual ~ShardWriter() = default;
 
   // Adds the next sample; `origin` is the path of its file where it came from,
@@ -35,7 +35,9 @@ class ShardWriter {
       absl::Span<const absl::Span<const uint8_t>> fields,
       absl::string_view origin) = 0;
 
-  // Writes what is left, then the metadata. Nothing may follow.
+  // Writes what is left and syncs the file. Nothing may follow. The file is no
+  // shard until ShardFormat::Seal(), which takes this metadata with set_id,
+  // shard_index and shard_count.
   virtual absl::Status Finish(const ShardMetadata& metadata) = 0;
 };
 
@@ -53,6 +55,12 @@ class ShardFormat {
   // cannot hold a field of `schema`; names it.
   virtual absl::StatusOr<std::unique_ptr<ShardWriter>> NewShardWriter(
       const std::string& path, const Schema& schema) const = 0;
+
+  // Makes the file that ShardWriter::Finish() has left at `path` a shard, and
+  // syncs it. A shard with this metadata stays as it is, so that Seal() can be
+  // repeated after the process was killed in it. DataLoss: the file is neither.
+  virtual absl::Status Seal(const std::string& path,
+                            const ShardMetadata& metadata) const = 0;
 };
 
 }  // namespace millrace::storage

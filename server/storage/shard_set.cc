@@ -102,6 +102,7 @@ absl::StatusOr<DatasetInfo> JoinShards(absl::string_view format,
   *info.mutable_schema() = any.metadata.schema();
   info.set_train_preset(any.metadata.train_preset());
   info.set_eval_preset(any.metadata.eval_preset());
+  *info.mutable_prepared() = any.metadata.prepared();
   ContentSum sum;
   int64_t next_sample = 0;
   for (int i = 0; i < count; ++i) {

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +16,7 @@
 #include "common/file_error.h"
 #include "common/folder.h"
 #include "common/logging.h"
+#include "server/storage/packing_journal.h"
 #include "server/storage/shard_paths.h"
 
 namespace millrace::storage {
@@ -37,6 +40,18 @@ bool ParseTemporaryName(absl::string_view name, absl::string_view* of,
 // process.
 bool IsGone(int pid) {
   return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
+}
+
+void WarnOfOther(const std::string& path, const std::string& folder,
+                 absl::string_view of) {
+  MR_LOG(WARNING) << path << " belongs to another pack of " << folder << "/"
+                  << of
+                  << ", which may still run; if none runs, remove the file";
+}
+
+bool IsRealFolder(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 bool Remove(const std::string& path) {
@@ -68,34 +83,80 @@ bool RemoveShardFolder(const std::string& path) {
   const auto names = NamesIn(path);
   if (!names.ok()) return false;
   for (const std::string& name : *names) {
-    if (IsPackedShardName(name) || IsTemporaryName(name)) {
-      (void)unlink(JoinPath(path, name).c_str());
+    const std::string inner = JoinPath(path, name);
+    if (IsTemporaryName(name) && IsRealFolder(inner)) {
+      (void)RemoveShardFolder(inner);
+    } else if (IsPackedShardName(name) || IsTemporaryName(name)) {
+      (void)unlink(inner.c_str());
     }
   }
   return rmdir(path.c_str()) == 0;
 }
 
-TemporaryFiles::TemporaryFiles(
-    const std::string& folder,
-    absl::FunctionRef<bool(absl::string_view)> ours) {
+bool FindLeftPacking(const std::string& folder, absl::string_view of,
+                     PackingJournal::Content* journal) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  bool found = false;
+  const auto names = flock(fd, LOCK_EX | LOCK_NB) == 0
+                         ? NamesIn(folder)
+                         : std::vector<std::string>();
+  for (const std::string& name :
+       names.ok() ? *names : std::vector<std::string>()) {
+    absl::string_view left_of;
+    int pid = 0;
+    PackingJournal::Content left;
+    if (!ParseTemporaryName(name, &left_of, &pid) || left_of != of ||
+        !IsGone(pid) || !PackingJournal::Read(JoinPath(folder, name), &left) ||
+        (found && left.shards.size() <= journal->shards.size())) {
+      continue;
+    }
+    *journal = std::move(left);
+    found = true;
+  }
+  close(fd);
+  return found;
+}
+
+TemporaryFiles::TemporaryFiles(const std::string& folder,
+                               absl::FunctionRef<bool(absl::string_view)> ours,
+                               const std::string& adopt_as) {
   fd_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd_ < 0) return;  // the first write reports the error
   const bool alone = flock(fd_, LOCK_EX | LOCK_NB) == 0;
   const auto names = NamesIn(folder);
+  std::vector<std::string> left;
+  std::string best;
+  size_t best_shards = 0;
   for (const std::string& name :
        names.ok() ? *names : std::vector<std::string>()) {
     absl::string_view of;
     int pid = 0;
     if (!ParseTemporaryName(name, &of, &pid) || !ours(of)) continue;
     const std::string path = JoinPath(folder, name);
-    if (alone && IsGone(pid) && Remove(path)) {
-      MR_LOG(INFO) << "removed " << path << ", left by an interrupted pack";
-    } else {
-      MR_LOG(WARNING) << path << " belongs to another pack of " << folder << "/"
-                      << of
-                      << ", which may still run; if none runs, remove the file";
+    if (!alone || !IsGone(pid)) {
+      WarnOfOther(path, folder, of);
+      continue;
+    }
+    left.push_back(path);
+    PackingJournal::Content journal;
+    if (!adopt_as.empty() && PackingJournal::Read(path, &journal) &&
+        journal.shards.size() > best_shards) {
+      best = path;
+      best_shards = journal.shards.size();
     }
   }
+  for (const std::string& path : left) {
+    if (path == best) continue;
+    if (Remove(path)) {
+      MR_LOG(INFO) << "removed " << path << ", left by an interrupted pack";
+    } else {
+      MR_LOG(WARNING) << "cannot remove all of " << path
+                      << ", left by an interrupted pack; remove it";
+    }
+  }
+  adopted_ = !best.empty() &&
+             (best == adopt_as || rename(best.c_str(), adopt_as.c_str()) == 0);
   // Waits at most as long as other processes remove leftovers.
   (void)flock(fd_, LOCK_SH);
 }
@@ -105,10 +166,11 @@ TemporaryFiles::~TemporaryFiles() {
 }
 
 TemporaryFiles::TemporaryFiles(TemporaryFiles&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)) {}
+    : fd_(std::exchange(other.fd_, -1)), adopted_(other.adopted_) {}
 
 TemporaryFiles& TemporaryFiles::operator=(TemporaryFiles&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(adopted_, other.adopted_);
   return *this;
 }
 

@@ -5,9 +5,9 @@
 //   std::string path = TemporaryPath("/data/train.lmdb");
 //
 // A pack holds a shared lock (flock) on the folder of its temporary names.
-// Leftovers are removed under the exclusive lock, so that no pack of this
-// version runs there, and only leftovers whose process no longer runs on this
-// machine. If the file system has no such locks, nothing is removed.
+// Leftovers are removed or adopted under the exclusive lock, so that no pack of
+// this version runs there, and only leftovers whose process no longer runs on
+// this machine. If the file system has no such locks, nothing is removed.
 
 #ifndef MILLRACE_SERVER_STORAGE_TEMPORARY_FILES_H_
 #define MILLRACE_SERVER_STORAGE_TEMPORARY_FILES_H_
@@ -16,6 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
+#include "server/storage/packing_journal.h"
 
 namespace millrace::storage {
 
@@ -26,11 +27,17 @@ std::string TemporaryPath(const std::string& path);
 
 bool IsTemporaryName(absl::string_view name);
 
+// Whether a packing that no longer runs (as TemporaryFiles finds out) has left
+// a folder for the NAME `of` in `folder`: `journal` is its journal, of several
+// folders the one with the most shards.
+bool FindLeftPacking(const std::string& folder, absl::string_view of,
+                     PackingJournal::Content* journal);
+
 // "part-00000-of-00004.lmdb".
 bool IsPackedShardName(absl::string_view name);
 
-// Removes a folder with the shards and temporary files of packings in it.
-// False: something else is in it, which stays.
+// Removes a folder with the shards and temporary files and folders of packings
+// in it. False: something else is in it, which stays.
 bool RemoveShardFolder(const std::string& folder);
 
 // Belongs to one thread. Movable.
@@ -39,15 +46,22 @@ class TemporaryFiles {
   TemporaryFiles() = default;
   // Removes from `folder` what is left of packings of the names that `ours`
   // takes, and warns of what stays. Then others keep what they find there,
-  // until this is destroyed.
+  // until this is destroyed. `adopt_as` (empty: nothing is adopted): the path
+  // that the left folder gets whose journal has the most shards
+  // (server/storage/packing_journal.h).
   TemporaryFiles(const std::string& folder,
-                 absl::FunctionRef<bool(absl::string_view)> ours);
+                 absl::FunctionRef<bool(absl::string_view)> ours,
+                 const std::string& adopt_as = "");
   ~TemporaryFiles();
   TemporaryFiles(TemporaryFiles&& other) noexcept;
   TemporaryFiles& operator=(TemporaryFiles&& other) noexcept;
 
+  // Whether a folder lies at `adopt_as` now.
+  bool adopted() const { return adopted_; }
+
  private:
   int fd_ = -1;  // of the folder, locked; -1: none
+  bool adopted_ = false;
 };
 
 }  // namespace millrace::storage

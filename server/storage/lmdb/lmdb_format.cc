@@ -21,6 +21,11 @@ class Lmdb final : public ShardFormat {
       const std::string& path, const Schema& schema) const override {
     return NewLmdbWriter(path, schema);
   }
+
+  absl::Status Seal(const std::string& path,
+                    const ShardMetadata& metadata) const override {
+    return SealLmdb(path, metadata);
+  }
 };
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,51 +61,57 @@ int CauseOf(int error, const std::string& path) {
   return WriteErrno(error, path);
 }
 
-class LmdbWriter final : public ShardWriter {
+// Appends records to an environment, each key above the last.
+class Appender {
  public:
-  LmdbWriter(std::string path, const SampleCheck& check)
-      : path_(std::move(path)), codec_(check) {}
+  explicit Appender(std::string path) : path_(std::move(path)) {}
 
-  ~LmdbWriter() override {
+  ~Appender() {
     if (txn_ != nullptr) mdb_txn_abort(txn_);
     if (env_ != nullptr) mdb_env_close(env_);
   }
 
-  absl::Status Open() {
+  absl::Status Open(absl::string_view action) {
     int rc = mdb_env_create(&env_);
     if (rc == 0) rc = mdb_env_open(env_, path_.c_str(), kWriteFlags, 0644);
-    if (rc != 0) return LmdbError(CauseOf(rc, path_), "create", path_);
+    if (rc != 0) return LmdbError(CauseOf(rc, path_), action, path_);
     MDB_stat stat;
     mdb_env_stat(env_, &stat);
     page_bytes_ = stat.ms_psize;
     return absl::OkStatus();
   }
 
-  absl::Status Append(absl::Span<const absl::Span<const uint8_t>> fields,
-                      absl::string_view origin) override {
-    const uint64_t bytes = codec_.EncodedBytes(fields);
-    if (bytes > kMaxValueBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sample ", origin, " has ", FormatExactByteSize(bytes),
-                       ", more than the 2 GiB of one LMDB value"));
+  // Allocates space for a value after all others. The caller fills `*place`
+  // before the next call.
+  absl::Status Put(absl::string_view key, uint64_t bytes, uint8_t** place) {
+    if (txn_ != nullptr && txn_bytes_ + Footprint(bytes) > kTransactionBytes) {
+      MR_RETURN_IF_ERROR(Commit());
     }
-    const uint64_t key = __builtin_bswap64(rows_);
-    uint8_t* place;
-    MR_RETURN_IF_ERROR(
-        Put({reinterpret_cast<const char*>(&key), sizeof(key)}, bytes, &place));
-    codec_.Encode(fields, place);
-    ++rows_;
+    if (txn_ == nullptr) MR_RETURN_IF_ERROR(Begin(bytes));
+    MDB_val k{.mv_size = key.size(), .mv_data = const_cast<char*>(key.data())};
+    MDB_val v{.mv_size = bytes, .mv_data = nullptr};
+    if (int rc = mdb_put(txn_, dbi_, &k, &v, MDB_APPEND | MDB_RESERVE);
+        rc != 0) {
+      return LmdbError(rc, "write", path_);
+    }
+    txn_bytes_ += Footprint(bytes);
+    *place = static_cast<uint8_t*>(v.mv_data);
     return absl::OkStatus();
   }
 
-  absl::Status Finish(const ShardMetadata& metadata) override {
-    // The samples are committed before the metadata: a file that is cut off
-    // before the last transaction has no metadata.
-    MR_RETURN_IF_ERROR(Commit());
-    const std::string record = EncodeMetadataRecord(metadata);
-    uint8_t* place;
-    MR_RETURN_IF_ERROR(Put(kMetadataKey, record.size(), &place));
-    std::memcpy(place, record.data(), record.size());
+  // The value of a key; nothing if there is none.
+  absl::StatusOr<std::optional<std::string>> Get(absl::string_view key) {
+    if (txn_ == nullptr) MR_RETURN_IF_ERROR(Begin(0));
+    MDB_val k{.mv_size = key.size(), .mv_data = const_cast<char*>(key.data())};
+    MDB_val v;
+    const int rc = mdb_get(txn_, dbi_, &k, &v);
+    if (rc == MDB_NOTFOUND) return std::nullopt;
+    if (rc != 0) return LmdbError(rc, "read", path_);
+    return std::string(static_cast<const char*>(v.mv_data), v.mv_size);
+  }
+
+  // Commits and syncs. Nothing may follow.
+  absl::Status Close() {
     MR_RETURN_IF_ERROR(Commit());
     MDB_envinfo info;
     mdb_env_info(env_, &info);
@@ -160,31 +168,43 @@ class LmdbWriter final : public ShardWriter {
     return absl::OkStatus();
   }
 
-  // Allocates space for a value after all others. The caller fills `*place`
-  // before the next call.
-  absl::Status Put(absl::string_view key, uint64_t bytes, uint8_t** place) {
-    if (txn_ != nullptr && txn_bytes_ + Footprint(bytes) > kTransactionBytes) {
-      MR_RETURN_IF_ERROR(Commit());
-    }
-    if (txn_ == nullptr) MR_RETURN_IF_ERROR(Begin(bytes));
-    MDB_val k{.mv_size = key.size(), .mv_data = const_cast<char*>(key.data())};
-    MDB_val v{.mv_size = bytes, .mv_data = nullptr};
-    if (int rc = mdb_put(txn_, dbi_, &k, &v, MDB_APPEND | MDB_RESERVE);
-        rc != 0) {
-      return LmdbError(rc, "write", path_);
-    }
-    txn_bytes_ += Footprint(bytes);
-    *place = static_cast<uint8_t*>(v.mv_data);
-    return absl::OkStatus();
-  }
-
   const std::string path_;
-  const SampleCodec codec_;
   MDB_env* env_ = nullptr;
   MDB_txn* txn_ = nullptr;
   MDB_dbi dbi_ = 0;
   uint64_t page_bytes_ = 4096;
   uint64_t txn_bytes_ = 0;
+};
+
+class LmdbWriter final : public ShardWriter {
+ public:
+  LmdbWriter(const std::string& path, const SampleCheck& check)
+      : file_(path), codec_(check) {}
+
+  absl::Status Open() { return file_.Open("create"); }
+
+  absl::Status Append(absl::Span<const absl::Span<const uint8_t>> fields,
+                      absl::string_view origin) override {
+    const uint64_t bytes = codec_.EncodedBytes(fields);
+    if (bytes > kMaxValueBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sample ", origin, " has ", FormatExactByteSize(bytes),
+                       ", more than the 2 GiB of one LMDB value"));
+    }
+    const uint64_t key = __builtin_bswap64(rows_);
+    uint8_t* place;
+    MR_RETURN_IF_ERROR(file_.Put(
+        {reinterpret_cast<const char*>(&key), sizeof(key)}, bytes, &place));
+    codec_.Encode(fields, place);
+    ++rows_;
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(const ShardMetadata&) override { return file_.Close(); }
+
+ private:
+  Appender file_;
+  const SampleCodec codec_;
   uint64_t rows_ = 0;
 };
 
@@ -196,6 +216,25 @@ absl::StatusOr<std::unique_ptr<ShardWriter>> NewLmdbWriter(
   auto writer = std::make_unique<LmdbWriter>(path, check);
   MR_RETURN_IF_ERROR(writer->Open());
   return writer;
+}
+
+// The samples are committed before the metadata: a file that is cut off before
+// the last transaction has no metadata.
+absl::Status SealLmdb(const std::string& path, const ShardMetadata& metadata) {
+  Appender file(path);
+  MR_RETURN_IF_ERROR(file.Open("complete"));
+  const std::string record = EncodeMetadataRecord(metadata);
+  MR_ASSIGN_OR_RETURN(const std::optional<std::string> there,
+                      file.Get(kMetadataKey));
+  if (!there.has_value()) {
+    uint8_t* place;
+    MR_RETURN_IF_ERROR(file.Put(kMetadataKey, record.size(), &place));
+    std::memcpy(place, record.data(), record.size());
+    return file.Close();
+  }
+  if (*there == record) return SyncToDisk(path);
+  return absl::DataLossError(
+      absl::StrCat(path, " has the metadata of another packing"));
 }
 
 }  // namespace millrace::storage

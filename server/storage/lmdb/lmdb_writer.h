@@ -1,5 +1,5 @@
-// Writes one LMDB shard: samples are appended in order, the metadata record
-// comes last. See shard_format.h for the contract.
+// Writes one LMDB shard: samples are appended in order, SealLmdb() adds the
+// metadata record. See shard_format.h for the contract.
 
 #ifndef MILLRACE_SERVER_STORAGE_LMDB_LMDB_WRITER_H_
 #define MILLRACE_SERVER_STORAGE_LMDB_LMDB_WRITER_H_
@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/storage/shard_format.h"
 
@@ -14,6 +15,9 @@ namespace millrace::storage {
 
 absl::StatusOr<std::unique_ptr<ShardWriter>> NewLmdbWriter(
     const std::string& path, const Schema& schema);
+
+// As ShardFormat::Seal().
+absl::Status SealLmdb(const std::string& path, const ShardMetadata& metadata);
 
 }  // namespace millrace::storage
 

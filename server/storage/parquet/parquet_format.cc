@@ -21,6 +21,11 @@ class Parquet final : public ShardFormat {
       const std::string& path, const Schema& schema) const override {
     return NewParquetWriter(path, schema);
   }
+
+  absl::Status Seal(const std::string& path,
+                    const ShardMetadata& metadata) const override {
+    return SealParquet(path, metadata);
+  }
 };
 
 }  // namespace

@@ -7,10 +7,16 @@
 #include <arrow/io/file.h>
 #include <arrow/table.h>
 #include <arrow/util/key_value_metadata.h>
+#include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
 #include <parquet/arrow/writer.h>
 #include <parquet/properties.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +33,7 @@
 namespace millrace::storage {
 namespace {
 
+constexpr size_t kSetIdDigits = 32;
 constexpr uint64_t kMaxFieldBytes = INT32_MAX - (1 << 20);
 
 // Collects the values of one column until a row group is complete.
@@ -135,6 +142,72 @@ std::shared_ptr<parquet::WriterProperties> Properties(const Schema& schema) {
   return builder.build();
 }
 
+absl::StatusOr<std::string> JsonOf(const ShardMetadata& metadata) {
+  std::string json;
+  if (!google::protobuf::util::MessageToJsonString(metadata, &json).ok()) {
+    return absl::InternalError("the metadata cannot be written as JSON");
+  }
+  return json;
+}
+
+// What stands in the footer of a finished file in the place of JsonOf(). It is
+// longer than the metadata with any set_id and any place of the shard, which
+// are not known when the footer is written, and it is no metadata: its set_id
+// has no hexadecimal digits.
+absl::StatusOr<std::string> OpenJson(ShardMetadata metadata) {
+  metadata.set_set_id(std::string(kSetIdDigits, '-'));
+  metadata.set_shard_index(INT32_MAX);
+  metadata.set_shard_count(INT32_MAX);
+  return JsonOf(metadata);
+}
+
+// The end of the file at `path` that holds the footer, and the place of the
+// footer in the file.
+absl::StatusOr<std::string> ReadFooter(int fd, const std::string& path,
+                                       int64_t* place) {
+  constexpr int64_t kTail = 8;  // u32 length of the footer, "PAR1"
+  const auto damaged = [&path] {
+    return absl::DataLossError(absl::StrCat(path, " is no Parquet file"));
+  };
+  struct stat info;
+  uint32_t bytes;
+  if (fstat(fd, &info) != 0) return FileError(errno, "read", path);
+  if (info.st_size < kTail ||
+      pread(fd, &bytes, sizeof(bytes), info.st_size - kTail) != sizeof(bytes) ||
+      bytes > info.st_size - kTail) {
+    return damaged();
+  }
+  *place = info.st_size - kTail - bytes;
+  std::string footer(bytes, '\0');
+  for (size_t got = 0; got < footer.size();) {
+    const ssize_t more = pread(fd, footer.data() + got, footer.size() - got,
+                               *place + static_cast<int64_t>(got));
+    if (more < 0) return FileError(errno, "read", path);
+    if (more == 0) return damaged();
+    got += more;
+  }
+  return footer;
+}
+
+absl::Status SealFile(int fd, const std::string& path, const std::string& open,
+                      const std::string& sealed) {
+  int64_t place = 0;
+  MR_ASSIGN_OR_RETURN(const std::string footer, ReadFooter(fd, path, &place));
+  const size_t at = footer.find(open);
+  if (at == footer.npos) {
+    if (footer.find(sealed) != footer.npos) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat(path, " has the metadata of another packing"));
+  }
+  // One call: a file that is written in part is damaged, and packed again.
+  const ssize_t written = pwrite(fd, sealed.data(), sealed.size(),
+                                 place + static_cast<int64_t>(at));
+  if (written != static_cast<ssize_t>(sealed.size())) {
+    return FileError(written < 0 ? errno : EIO, "write", path);
+  }
+  return absl::OkStatus();
+}
+
 class ParquetWriter final : public ShardWriter {
  public:
   explicit ParquetWriter(std::string path) : path_(std::move(path)) {}
@@ -199,10 +272,7 @@ class ParquetWriter final : public ShardWriter {
 
   absl::Status Finish(const ShardMetadata& metadata) override {
     if (pending_rows_ > 0) MR_RETURN_IF_ERROR(FlushRowGroup());
-    std::string json;
-    if (!google::protobuf::util::MessageToJsonString(metadata, &json).ok()) {
-      return absl::InternalError("the metadata cannot be written as JSON");
-    }
+    MR_ASSIGN_OR_RETURN(const std::string json, OpenJson(metadata));
     MR_RETURN_IF_ERROR(Guard("write", [&] {
       ARROW_RETURN_NOT_OK(writer_->AddKeyValueMetadata(
           arrow::key_value_metadata({kShardMetadataKey}, {json})));
@@ -256,6 +326,21 @@ absl::StatusOr<std::unique_ptr<ShardWriter>> NewParquetWriter(
   auto writer = std::make_unique<ParquetWriter>(path);
   MR_RETURN_IF_ERROR(writer->Open(schema));
   return writer;
+}
+
+absl::Status SealParquet(const std::string& path,
+                         const ShardMetadata& metadata) {
+  MR_ASSIGN_OR_RETURN(const std::string open_json, OpenJson(metadata));
+  MR_ASSIGN_OR_RETURN(std::string sealed, JsonOf(metadata));
+  if (sealed.size() > open_json.size()) {
+    return absl::InternalError("the metadata exceeds its room in the footer");
+  }
+  sealed.resize(open_json.size(), ' ');  // JSON may end with spaces
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return FileError(errno, "complete", path);
+  absl::Status status = SealFile(fd, path, open_json, sealed);
+  close(fd);
+  return status.ok() ? SyncToDisk(path) : status;
 }
 
 }  // namespace millrace::storage

@@ -1,4 +1,6 @@
-// Writes one Parquet shard. See shard_format.h for the contract.
+// Writes one Parquet shard. The footer of a finished file has room for the
+// metadata, and SealParquet() writes the metadata into this room. See
+// shard_format.h for the contract.
 
 #ifndef MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_WRITER_H_
 #define MILLRACE_SERVER_STORAGE_PARQUET_PARQUET_WRITER_H_
@@ -6,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/storage/shard_format.h"
 
@@ -19,6 +22,10 @@ inline constexpr uint64_t kMaxRowGroupBytes = 2 << 20;
 
 absl::StatusOr<std::unique_ptr<ShardWriter>> NewParquetWriter(
     const std::string& path, const Schema& schema);
+
+// As ShardFormat::Seal().
+absl::Status SealParquet(const std::string& path,
+                         const ShardMetadata& metadata);
 
 }  // namespace millrace::storage
 
