@@ -91,8 +91,8 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
       {.command = "millrace-data index",
        .summary =
            "Finds the samples of a dataset that millrace-server serves without "
-           "packing (imagefolder:DIR, tar:PATH, tfrecord:PATH), reads each of "
-           "them once, and "
+           "packing (imagefolder:DIR, tar:PATH, tfrecord:PATH, and lmdb:PATH of "
+           "other programs), reads each of them once, and "
            "writes list and content hash to the cache folder of the server. "
            "The dataset then has the fingerprint of its packed form, and "
            "copies of it on other servers have the same one. Without `index` "

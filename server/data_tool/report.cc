@@ -77,7 +77,8 @@ program::FlagSet::Flag& AddCacheDirFlag(program::FlagSet& flags,
       .Add("cache_dir", cache_dir, "DIR",
            "Folder of the indexes of datasets that are served without packing "
            "(imagefolder:, tar:, ...), as the --cache_dir of millrace-server, "
-           "or off")
+           "or off. Decompressed copies of compressed shards are kept there "
+           "only if the flag is given")
       .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
 }
 

@@ -58,7 +58,7 @@ std::string PartitionOf(absl::string_view path) {
 std::vector<std::string> ForeignEnvironments(absl::string_view rest) {
   const absl::StatusOr<ExtentUri> uri = ExtentUri::Parse("lmdb", rest);
   if (!uri.ok()) return {};
-  return FindEnvironments(uri->path);
+  return FindEnvironments(uri->path).value_or(std::vector<std::string>());
 }
 
 }  // namespace

@@ -10,10 +10,11 @@
 #include "server/storage/extents/extent_formats.h"
 #include "server/storage/extents/extent_source.h"
 #include "server/storage/extents/extent_uri.h"
+#include "server/storage/foreign_lmdb/index_foreign.h"
 #include "server/storage/format_registry.h"
 #include "server/storage/imagefolder/content_index.h"
-#include "server/storage/objects/local_objects.h"
 #include "server/storage/schemes.h"
+#include "server/storage/unpack/unpacked_objects.h"
 
 namespace millrace::storage {
 namespace {
@@ -25,7 +26,7 @@ absl::StatusOr<IndexedDataset> IndexExtents(const ExtentFormat& format,
   MR_ASSIGN_OR_RETURN(const ExtentUri uri,
                       UsageError(ExtentUri::Parse(format.scheme(), rest,
                                                   format.names_files())));
-  LocalObjects objects;
+  UnpackedObjects objects(options.cache_dir);
   IndexedDataset done;
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<const ExtentIndex> made,
                       MakeExtentIndex(format, uri, objects, options.cache_dir,
@@ -50,6 +51,21 @@ absl::StatusOr<IndexedDataset> IndexDataset(absl::string_view uri,
                       UsageError(ParseDatasetUri(uri)));
   if (const ExtentFormat* const format = FindExtentFormat(parsed.scheme)) {
     return IndexExtents(*format, parsed.path, options, index);
+  }
+  if (parsed.scheme == "lmdb") {
+    MR_ASSIGN_OR_RETURN(
+        auto foreign,
+        IndexForeignLmdb(parsed.path, options, index.threads, index.progress));
+    if (foreign.has_value()) {
+      if (index.headers_only) {
+        return UsageError(absl::InvalidArgumentError(
+            "--headers_only is for records in files (tar:PATH); the server "
+            "visits the keys of an LMDB environment by itself: leave the flag "
+            "out"));
+      }
+      return IndexedDataset{.info = std::move(foreign->info),
+                            .file = std::move(foreign->file)};
+    }
   }
   if (parsed.scheme != kImageFolderScheme) {
     if (!HasScheme(uri)) {

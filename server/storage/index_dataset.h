@@ -1,5 +1,6 @@
 // Makes the index of a dataset ahead of the server, for all formats that have
-// one: image folders and records in files.
+// one: image folders, records in files, and LMDB environments of other programs
+// (of which only the content hash is kept).
 //
 //   MR_ASSIGN_OR_RETURN(IndexedDataset done,
 //                       IndexDataset("tar:/data/0.tar", {}, {.threads = 8}));

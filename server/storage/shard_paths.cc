@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/storage/brace_list.h"
+#include "server/storage/sorted_glob.h"
 
 namespace millrace::storage {
 namespace {
@@ -116,10 +116,12 @@ absl::Status AddShard(const std::string& path,
     }
     // The entry was removed after the folder was listed.
     if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat(path,
-                     " is a link to a file that does not exist: restore the "
-                     "file or remove the link"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, error == ELOOP
+                  ? " is a link that leads back to itself, or the last of too "
+                    "many links: remove it"
+                  : " is a link to a file that does not exist: restore the "
+                    "file or remove the link"));
   }
   if (S_ISREG(info.st_mode)) {
     files->push_back(path);
@@ -183,7 +185,7 @@ std::string WhatFolderHolds(const std::vector<Entry>& entries,
                           "shards (`",
                           command, " ", name, "`)");
     }
-    if (name == "data.mdb") {
+    if (name == "data.mdb" && suffix != ".lmdb") {
       return "it is an LMDB environment: write lmdb:PATH";
     }
     if (absl::StartsWith(name, ".") && absl::EndsWith(name, ".tmp")) {
@@ -233,16 +235,8 @@ std::string AboutBraces(absl::string_view path) {
 
 absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern,
                                       absl::string_view suffix) {
-  glob_t matches{};
-  const int rc = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
-  std::vector<std::string> paths;
-  for (size_t i = 0; rc == 0 && i < matches.gl_pathc; ++i) {
-    paths.emplace_back(matches.gl_pathv[i]);
-  }
-  globfree(&matches);
-  std::sort(paths.begin(), paths.end());
   ShardPaths found;
-  for (const std::string& path : paths) {
+  for (const std::string& path : SortedGlob(pattern)) {
     // DIR/* also matches folders that do not belong to the dataset.
     if (!IsNamedLikeShard(path, suffix) && IsFolder(path)) {
       MR_RETURN_IF_ERROR(CheckNested(path, suffix));

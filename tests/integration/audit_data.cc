@@ -1,5 +1,6 @@
 #include "tests/integration/audit_data.h"
 
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cstdint>
@@ -83,6 +84,16 @@ ProgramResult Millrace(const std::vector<std::string>& arguments) {
   std::vector<std::string> all = {ProgramPath("client/cli/millrace")};
   all.insert(all.end(), arguments.begin(), arguments.end());
   return RunProgram(all);
+}
+
+std::string Audit(const std::string& endpoint, const std::string& dataset,
+                  int world) {
+  const ProgramResult result =
+      Millrace({"audit", "--endpoint=" + endpoint, "--json",
+                "--preset=imagenet_train", "--batch_size=16", "--epoch=1",
+                "--dataset=" + dataset, absl::StrCat("--world=", world)});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return result.out;
 }
 
 }  // namespace millrace::testing

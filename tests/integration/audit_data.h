@@ -28,6 +28,11 @@ std::string Pack(const std::string& name, const std::string& format,
 // Runs `millrace` with these arguments.
 ProgramResult Millrace(const std::vector<std::string>& arguments);
 
+// What `millrace audit --json` prints of an epoch of a dataset, in batches of
+// 16 for training.
+std::string Audit(const std::string& endpoint, const std::string& dataset,
+                  int world);
+
 }  // namespace millrace::testing
 
 #endif  // MILLRACE_TESTS_INTEGRATION_AUDIT_DATA_H_

@@ -22,7 +22,7 @@
 namespace millrace {
 namespace {
 
-using ::millrace::testing::Millrace;
+using ::millrace::testing::Audit;
 using ::millrace::testing::NewTempDir;
 using ::millrace::testing::Pack;
 using ::millrace::testing::ProgramPath;
@@ -85,17 +85,6 @@ class ForeignLmdbTest : public testing::ServiceTest {
                   absl::StrCat("--dataset=keys=lmdb:", keys_, "?label=prefix"),
                   absl::StrCat("--threads=", threads),
                   "--memory_budget=512MiB"});
-  }
-
-  // The line of JSON.
-  static std::string Audit(const std::string& endpoint,
-                           const std::string& dataset, int world) {
-    const ProgramResult result =
-        Millrace({"audit", "--endpoint=" + endpoint, "--json",
-                  "--preset=imagenet_train", "--batch_size=16", "--epoch=1",
-                  "--dataset=" + dataset, absl::StrCat("--world=", world)});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.out;
   }
 
   static inline std::string packed_;  // the flag

@@ -22,7 +22,7 @@
 namespace millrace {
 namespace {
 
-using ::millrace::testing::Millrace;
+using ::millrace::testing::Audit;
 using ::millrace::testing::NewTempDir;
 using ::millrace::testing::Pack;
 using ::millrace::testing::ProgramPath;
@@ -84,17 +84,6 @@ class TfrecordTest : public testing::ServiceTest {
     return Serve({packed_, "--dataset=records=" + uri_, "--cache_dir=" + cache_,
                   absl::StrCat("--threads=", threads),
                   "--memory_budget=512MiB"});
-  }
-
-  // The line of JSON.
-  static std::string Audit(const std::string& endpoint,
-                           const std::string& dataset, int world) {
-    const ProgramResult result =
-        Millrace({"audit", "--endpoint=" + endpoint, "--json",
-                  "--preset=imagenet_train", "--batch_size=16", "--epoch=1",
-                  "--dataset=" + dataset, absl::StrCat("--world=", world)});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.out;
   }
 
   static ProgramResult DataTool(std::vector<std::string> arguments) {

@@ -231,7 +231,14 @@ absl::StatusOr<std::string> FindChunk(const std::string& folder,
                                          " is missing: copy the whole folder"))
                                    : error;
   }
-  if (!absl::c_linear_search(sizes, static_cast<uint64_t>(info.st_size))) {
+  if (!S_ISREG(info.st_mode)) {
+    return absl::DataLossError(absl::StrCat(
+        path, " of ", where,
+        " is not a regular file but a folder, a FIFO, a socket or a device: "
+        "copy the file again"));
+  }
+  if (!sizes.empty() &&
+      !absl::c_linear_search(sizes, static_cast<uint64_t>(info.st_size))) {
     return absl::DataLossError(absl::StrCat(
         path, " has ", info.st_size, " bytes, and by ", where, " it has ",
         sizes.front(), ": the file was cut off or replaced"));

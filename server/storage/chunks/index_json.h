@@ -90,7 +90,7 @@ absl::StatusOr<IndexJson> ReadIndexJson(const std::string& path);
 // The path of the chunk file that an index.json in `folder` calls `name`, after
 // a look at the file's size. `where` names the member with the name. DataLoss:
 // the name leads out of the folder, the file is missing, or its size is none of
-// `sizes`; has its size and the first of them.
+// `sizes` (empty: any); has its size and the first of them.
 absl::StatusOr<std::string> FindChunk(const std::string& folder,
                                       const std::string& name,
                                       absl::Span<const uint64_t> sizes,

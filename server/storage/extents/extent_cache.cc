@@ -248,15 +248,29 @@ absl::StatusOr<std::string> Save(const std::string& bytes, const ExtentUri& uri,
 }
 
 absl::StatusOr<ObjectList> ListObjects(const ExtentFormat& format,
-                                       const ExtentUri& uri) {
+                                       const ExtentUri& uri,
+                                       ObjectReader& objects) {
   // Wrong options come before a wrong path.
   absl::StatusOr<ObjectList> list = format.List(uri.path, uri.options);
   if (absl::IsInvalidArgument(list.status())) return UsageError(list.status());
+  if (!list.ok()) return list;
+  if (list->packed.any()) {
+    MR_RETURN_IF_ERROR(objects.Prepare(list->names, list->packed));
+  }
   // The index has the labels that this file gives.
-  if (list.ok() && format.names_files() && !uri.classes_file.empty()) {
+  if (format.names_files() && !uri.classes_file.empty()) {
     list->names.push_back(uri.classes_file);
   }
   return list;
+}
+
+void LogNotes(const ExtentIndex& index, const ExtentFormat& format,
+              const ExtentUri& uri, const ObjectList& list) {
+  const auto rule = format.RestoreRule(index.head().rule());
+  if (!rule.ok()) return;
+  for (const std::string& note : format.Notes(list, uri.options, **rule)) {
+    MR_LOG(WARNING) << uri.ToString() << ": " << note;
+  }
 }
 
 void LogFingerprint(const ExtentIndex& index, const ExtentUri& uri) {
@@ -274,7 +288,7 @@ void LogFingerprint(const ExtentIndex& index, const ExtentUri& uri) {
 absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
     const ExtentFormat& format, const ExtentUri& uri, ObjectReader& objects,
     const OpenSourceOptions& options, ByteBudget::Reservation* room) {
-  MR_ASSIGN_OR_RETURN(const ObjectList list, ListObjects(format, uri));
+  MR_ASSIGN_OR_RETURN(const ObjectList list, ListObjects(format, uri, objects));
   const std::string cache_folder = CacheFolder(options.cache_dir);
   std::unique_ptr<const ExtentIndex> old;
   if (!cache_folder.empty()) {
@@ -287,6 +301,7 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
                      << CountsText(old->samples(),
                                    static_cast<size_t>(old->objects()), format)
                      << " by the index " << file;
+        LogNotes(*old, format, uri, list);
         LogFingerprint(*old, uri);
         MR_RETURN_IF_ERROR(Admit(*old, format, uri, options, room));
         return old;
@@ -361,6 +376,7 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> FindExtentIndex(
       !WhyOutdated(*index, format, uri, list, objects).empty()) {
     MR_ASSIGN_OR_RETURN(index, ExtentIndex::FromBytes(std::move(bytes)));
   }
+  LogNotes(*index, format, uri, list);
   LogFingerprint(*index, uri);
   MR_RETURN_IF_ERROR(Admit(*index, format, uri, options, room));
   return index;
@@ -370,7 +386,7 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
     const ExtentFormat& format, const ExtentUri& uri, ObjectReader& objects,
     const std::string& cache_dir, const BuildOptions& options,
     std::string* file) {
-  MR_ASSIGN_OR_RETURN(const ObjectList list, ListObjects(format, uri));
+  MR_ASSIGN_OR_RETURN(const ObjectList list, ListObjects(format, uri, objects));
   // Before the records are read, which takes long.
   MR_ASSIGN_OR_RETURN(const std::string cache_folder,
                       MakeCacheFolder(cache_dir));
@@ -381,6 +397,7 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
     old = ReadIndex(*file, uri);
     if (old != nullptr && !old->head().content_sum().empty() &&
         WhyOutdated(*old, format, uri, list, objects).empty()) {
+      LogNotes(*old, format, uri, list);
       return old;
     }
   }
@@ -395,7 +412,9 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> MakeExtentIndex(
                           ? *std::move(kept)
                           : EncodeExtentIndex(built.head, built.columns);
   MR_ASSIGN_OR_RETURN(*file, Save(bytes, uri, cache_dir));
-  return ExtentIndex::FromBytes(std::move(bytes));
+  MR_ASSIGN_OR_RETURN(auto index, ExtentIndex::FromBytes(std::move(bytes)));
+  LogNotes(*index, format, uri, list);
+  return index;
 }
 
 void DropExtentIndex(const ExtentIndex& index, const ExtentUri& uri,

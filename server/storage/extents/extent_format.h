@@ -27,6 +27,7 @@
 #include "server/storage/extents/field_rule.h"
 #include "server/storage/extents/file_table.h"
 #include "server/storage/extents/object_window.h"
+#include "server/storage/unpack/unpacker.h"
 
 namespace millrace::storage {
 
@@ -62,6 +63,9 @@ struct ObjectList {
   std::vector<std::string> names;  // paths
   // What the format read beside the objects (index.json of MDS), for NewRule().
   std::string description;
+  // Objects that are compressed as a whole. Offsets of records are those in the
+  // raw bytes, and so is what a window shows.
+  PackedObjects packed;
 };
 
 struct ExtentUri;
@@ -94,6 +98,17 @@ class ExtentFormat {
   // The rule that encoded itself so. DataLoss: the bytes are none.
   virtual absl::StatusOr<std::unique_ptr<FieldRule>> RestoreRule(
       absl::string_view encoded) const = 0;
+
+  // What a user may not expect of the fields, as ends of a sentence that begins
+  // with the dataset; logged when it is opened or indexed.
+  virtual std::vector<std::string> Notes(const ObjectList& objects,
+                                         const FormatOptions& options,
+                                         const FieldRule& rule) const {
+    static_cast<void>(objects);
+    static_cast<void>(options);
+    static_cast<void>(rule);
+    return {};
+  }
 
   // `window` and `rule` must outlive the scanner. Errors of Next() about the
   // object's beginning.

@@ -15,11 +15,11 @@
 #include "server/storage/file_faults.h"
 #include "server/storage/file_room.h"
 #include "server/storage/image_presets.h"
-#include "server/storage/objects/local_objects.h"
 #include "server/storage/read_error.h"
 #include "server/storage/read_memory.h"
 #include "server/storage/sample_files.h"
 #include "server/storage/shard_set.h"
+#include "server/storage/unpack/unpacked_objects.h"
 
 namespace millrace::storage {
 namespace {
@@ -418,7 +418,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenExtentSource(
   MR_ASSIGN_OR_RETURN(const ExtentUri uri,
                       UsageError(ExtentUri::Parse(format.scheme(), rest,
                                                   format.names_files())));
-  auto objects = std::make_unique<LocalObjects>();
+  auto objects = std::make_unique<UnpackedObjects>(options.cache_dir);
   ByteBudget::Reservation room;
   MR_ASSIGN_OR_RETURN(std::unique_ptr<const ExtentIndex> index,
                       FindExtentIndex(format, uri, *objects, options, &room));

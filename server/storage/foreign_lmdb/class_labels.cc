@@ -31,7 +31,8 @@ absl::StatusOr<ClassLabels> ClassLabels::Create(const ForeignOptions& options,
                                                 size_t room) {
   ClassLabels labels(options, uri);
   labels.classes_.reserve(room);
-  labels.names_ = options.label_from == LabelFrom::kPrefix;
+  labels.names_ = options.label_from == LabelFrom::kPrefix ||
+                  options.label_from == LabelFrom::kPattern;
   if (options.label_from == LabelFrom::kFile) {
     MR_RETURN_IF_ERROR(labels.ReadLabels());
   }
@@ -139,6 +140,12 @@ absl::Status ClassLabels::Add(absl::string_view key, absl::string_view label) {
     if (!name.empty()) return AddName(name);
     return absl::DataLossError(
         "has no class: neither '/' nor '_' stands behind a name");
+  }
+  if (from_ == LabelFrom::kPattern) {
+    const absl::string_view name = pattern_->ClassOf(key);
+    if (!name.empty()) return AddName(name);
+    return absl::DataLossError(
+        "has no class: the key does not match the pattern of the option label");
   }
   if (from_ == LabelFrom::kKey) {
     return AddNumber(absl::StripAsciiWhitespace(label));

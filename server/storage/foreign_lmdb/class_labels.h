@@ -1,6 +1,7 @@
 // ClassLabels gives the samples of a foreign LMDB environment class indices by
-// their keys: by the beginning of the key, by a file, or by the value of
-// another key. Labels are numbers, or names that are numbered in the end.
+// their keys: by the beginning of the key or a pattern, by a file, or by the
+// value of another key. Labels are numbers, or names that are numbered in the
+// end.
 //
 // One thread at a time, while the keys are indexed.
 //
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +28,7 @@
 #include "proto/names.h"
 #include "server/storage/extents/extent_uri.h"
 #include "server/storage/foreign_lmdb/foreign_options.h"
+#include "server/storage/foreign_lmdb/key_pattern.h"
 
 namespace millrace::storage {
 
@@ -51,6 +54,7 @@ class ClassLabels {
  private:
   ClassLabels(const ForeignOptions& options, const ExtentUri& uri)
       : from_(options.label_from),
+        pattern_(options.pattern),
         file_(options.labels_file),
         offset_(uri.label_offset) {}
 
@@ -59,6 +63,7 @@ class ClassLabels {
   absl::Status AddName(absl::string_view name);
 
   ForeignOptions::LabelFrom from_;
+  std::optional<KeyPattern> pattern_;  // of kPattern
   std::string file_;
   int64_t offset_;
   // Of kFile: its text, and key and label of each line in the order of keys.

@@ -12,11 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace millrace::storage {
 
 // The files in bytewise order of their paths; empty: nothing is there, or it
-// cannot be listed.
-std::vector<std::string> FindEnvironments(const std::string& path);
+// cannot be listed. InvalidArgument: something with the name of an environment
+// is no regular file; it would be missing from the dataset.
+absl::StatusOr<std::vector<std::string>> FindEnvironments(
+    const std::string& path);
 
 // Whether the file is one of a folder that LMDB's library made: data.mdb.
 bool IsInEnvironmentFolder(const std::string& file);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -40,13 +41,21 @@ absl::StatusOr<ForeignOptions> ForeignOptions::Parse(const ExtentUri& uri) {
     } else if (option == "layout") {
       parsed.layout = value;
     } else if (option == "label") {
-      if (value != "prefix") {
-        return Bad(option, value,
-                   "prefix (the class is the part of the key before its first "
-                   "'/', or '_' where it has no '/')");
-      }
-      parsed.label_from = LabelFrom::kPrefix;
       ++labels;
+      if (value == "prefix") {
+        parsed.label_from = LabelFrom::kPrefix;
+        continue;
+      }
+      absl::StatusOr<KeyPattern> pattern = KeyPattern::Parse(value);
+      if (!pattern.ok()) {
+        return Bad(option, value,
+                   absl::StrCat("prefix (the class is the part of the key "
+                                "before its first '/', or '_' where it has no "
+                                "'/'), or ",
+                                pattern.status().message()));
+      }
+      parsed.label_from = LabelFrom::kPattern;
+      parsed.pattern = *std::move(pattern);
     } else if (option == "labels") {
       parsed.label_from = LabelFrom::kFile;
       parsed.labels_file = value;

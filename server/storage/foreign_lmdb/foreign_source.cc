@@ -19,6 +19,7 @@
 #include "server/storage/lmdb/lmdb_file.h"
 #include "server/storage/lmdb/lmdb_tree.h"
 #include "server/storage/lmdb/metadata_record.h"
+#include "server/storage/objects/local_objects.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
 #include "server/storage/shard_files.h"
@@ -30,19 +31,21 @@ constexpr absl::string_view kScheme = "lmdb";
 
 class ForeignSource final : public RecordSource {
  public:
-  ForeignSource(ForeignIndex::Environments environments, ForeignOptions options,
+  ForeignSource(DatasetInfo info, ForeignIndex::Environments environments,
+                ForeignOptions options,
                 std::unique_ptr<const ForeignIndex> index, int64_t label_offset,
                 SampleCheck check)
-      : environments_(std::move(environments)),
+      : info_(std::move(info)),
+        environments_(std::move(environments)),
         options_(std::move(options)),
         index_(std::move(index)),
         label_offset_(label_offset),
         check_(std::move(check)),
-        shards_(index_->info(), [this](int shard) {
+        shards_(info_, [this](int shard) {
           return environments_[shard]->file().CheckUnchanged();
         }) {}
 
-  const DatasetInfo& info() const override { return index_->info(); }
+  const DatasetInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<RecordReader>> NewReader() const override;
   ReadWait read_wait() const override { return ReadWait::kPages; }
   absl::Status CheckFiles() const override { return shards_.CheckAll(); }
@@ -63,6 +66,7 @@ class ForeignSource final : public RecordSource {
   std::string KeyOf(int shard, int64_t row) const;
 
  private:
+  const DatasetInfo info_;
   const ForeignIndex::Environments environments_;
   const ForeignOptions options_;
   const std::unique_ptr<const ForeignIndex> index_;
@@ -244,12 +248,20 @@ absl::StatusOr<ForeignIndex::Environments> OpenAll(
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeignLmdb(
     absl::string_view rest, const OpenSourceOptions& options) {
+  ForeignLmdb opened;
+  return OpenForeignLmdb(rest, options, &opened);
+}
+
+absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeignLmdb(
+    absl::string_view rest, const OpenSourceOptions& options,
+    ForeignLmdb* opened) {
   if (rest.empty()) return nullptr;
   MR_ASSIGN_OR_RETURN(const ExtentUri uri,
                       UsageError(ExtentUri::Parse(kScheme, rest)));
   MR_ASSIGN_OR_RETURN(ForeignOptions parsed,
                       UsageError(ForeignOptions::Parse(uri)));
-  const std::vector<std::string> files = FindEnvironments(uri.path);
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                      FindEnvironments(uri.path));
   const bool options_given =
       rest.find('?') != rest.npos &&
       (!uri.options.empty() || uri.num_classes != 0 || uri.label_offset != 0 ||
@@ -263,9 +275,21 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeignLmdb(
                       ForeignIndex::Build(environments, parsed, uri, options));
   MR_ASSIGN_OR_RETURN(SampleCheck check,
                       SampleCheck::Create(index->info().schema()));
-  return std::make_unique<ForeignSource>(std::move(environments),
-                                         std::move(parsed), std::move(index),
-                                         uri.label_offset, std::move(check));
+  DatasetInfo info = index->info();
+  opened->uri = uri;
+  opened->content.keys = info.fingerprint();
+  LocalObjects objects;
+  for (const auto& environment : environments) {
+    MR_ASSIGN_OR_RETURN(opened->content.files.emplace_back(),
+                        objects.Stat(environment->path()));
+  }
+  ContentRecord known = opened->content;
+  if (FindContentSums(uri, options.cache_dir, &known)) {
+    SetContent(known.sums, &info);
+  }
+  return std::make_unique<ForeignSource>(
+      std::move(info), std::move(environments), std::move(parsed),
+      std::move(index), uri.label_offset, std::move(check));
 }
 
 }  // namespace millrace::storage

@@ -13,6 +13,7 @@
 #include "proto/folder_index.pb.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/image_presets.h"
+#include "server/storage/little_endian.h"
 #include "server/storage/shard_set.h"
 
 namespace millrace::storage {
@@ -21,11 +22,6 @@ namespace {
 constexpr absl::string_view kMagic = "MRFOLDER";
 // Magic, version, length of the head, checksum of all that follows.
 constexpr size_t kPrefixBytes = 24;
-
-template <typename T>
-void AppendNumber(T number, std::string* out) {
-  out->append(reinterpret_cast<const char*>(&number), sizeof(number));
-}
 
 template <typename T>
 T NumberAt(absl::string_view bytes, size_t at) {
@@ -84,9 +80,9 @@ std::string EncodeFolderIndex(const FolderIndex& index) {
 
   std::string out(kMagic);
   out.reserve(kPrefixBytes + message.size() + 8 + index.files.memory_bytes());
-  AppendNumber(kFolderIndexVersion, &out);
-  AppendNumber(static_cast<uint32_t>(message.size()), &out);
-  AppendNumber(uint64_t{0}, &out);
+  AppendLittleEndian(kFolderIndexVersion, &out);
+  AppendLittleEndian(static_cast<uint32_t>(message.size()), &out);
+  AppendLittleEndian(uint64_t{0}, &out);
   out += message;
   out.resize(Padded(out.size()));
   index.files.AppendColumns(&out);

@@ -3,8 +3,10 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/storage/chunks/bytes_note.h"
 #include "server/storage/chunks/column_choice.h"
 #include "server/storage/chunks/column_rule.h"
 #include "server/storage/chunks/offset_table.h"
@@ -33,8 +35,8 @@ absl::StatusOr<std::unique_ptr<OffsetTableScanner>> OpenChunk(
     if (framed) {
       return absl::UnimplementedError(
           "byte 0: the samples are compressed in batches (zstd), and "
-          "compressed samples cannot be read at random: write the dataset "
-          "without compression");
+          "config.compression and config.compression_level of index.json do "
+          "not say so: write the dataset again");
     }
   }
   OffsetTableOptions options;
@@ -94,6 +96,24 @@ class Litdata final : public ExtentFormat {
   absl::StatusOr<std::unique_ptr<FieldRule>> RestoreRule(
       absl::string_view encoded) const override {
     return ColumnRule::Restore(encoded);
+  }
+
+  std::vector<std::string> Notes(const ObjectList& objects,
+                                 const FormatOptions& options,
+                                 const FieldRule& rule) const override {
+    const auto leaves = ParseLitdataLeaves(objects.description);
+    if (!leaves.ok()) return {};
+    std::vector<StoredColumn> stored;
+    for (const LitdataLeaf& leaf : *leaves) {
+      const std::string& format = leaf.format;
+      stored.push_back({.name = leaf.name,
+                        .encoding = format,
+                        .plain = format == "bytes" || format == "str" ||
+                                 format == "text" || format == "json" ||
+                                 absl::StartsWith(format, "file")});
+    }
+    // Rules of this format are ColumnRules.
+    return BytesNotes(stored, options, static_cast<const ColumnRule&>(rule));
   }
 
   absl::StatusOr<std::unique_ptr<RecordScanner>> Scan(

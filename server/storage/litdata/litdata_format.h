@@ -4,10 +4,11 @@
 //   u32 N | u32 offset[N + 1] | N samples | (a copy of the rows for pyarrow)
 //
 // and a sample is a record with the leaves of a tree of Python objects as its
-// columns, all with their sizes (chunks/column_rule.h). Compressed and
-// encrypted chunks, chunks of tokens and rows that are stored in Arrow's format
-// alone are refused. docs/formats.md lists the kinds of leaves and the fields
-// that they become.
+// columns, all with their sizes (chunks/column_rule.h). Encrypted chunks,
+// chunks of tokens and rows that are stored in Arrow's format alone are
+// refused. Compressed chunks are raw ones once they are decompressed
+// (unpack/unpacked_objects.h, litdata_batches.h). docs/formats.md lists the
+// kinds of leaves and the fields that they become.
 //
 // Stateless, thread-safe.
 //

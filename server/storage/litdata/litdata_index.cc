@@ -5,7 +5,11 @@
 #include "common/json_text.h"
 #include "common/status_macros.h"
 #include "server/storage/chunks/index_json.h"
+#include "server/storage/litdata/litdata_batches.h"
 #include "server/storage/litdata/litdata_tree.h"
+#include "server/storage/unpack/codec_unpacker.h"
+#include "server/storage/unpack/decompressor.h"
+#include "server/storage/unpack/unpacker.h"
 
 namespace millrace::storage {
 namespace {
@@ -18,19 +22,51 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", CleanText(text, kMaxQuotedBytes), "'");
 }
 
+// How chunks are compressed.
+struct ChunkCompression {
+  const Unpacker* unpacker = nullptr;  // null: they are not
+  // Whether chunk_bytes counts the raw bytes, not those of the file.
+  bool counts_raw = true;
+};
+
+// Unimplemented: a compression that is not known.
+absl::StatusOr<ChunkCompression> CompressionOf(const JsonMembers& config) {
+  ChunkCompression found;
+  if (config.Find("compression") == nullptr) return found;
+  MR_ASSIGN_OR_RETURN(const std::string compression,
+                      config.Text("compression"));
+  const Unpacker* const whole = CodecUnpackerNamed(compression);
+  if (whole != &CodecUnpacker(Codec::kZstd)) {
+    return absl::UnimplementedError(
+        absl::StrCat(config.WhereOf("compression"), " is ", Quoted(compression),
+                     "; zstd is supported: write the dataset again with "
+                     "compression=None or 'zstd'"));
+  }
+  std::string level = "chunk";
+  if (config.Find("compression_level") != nullptr) {
+    MR_ASSIGN_OR_RETURN(level, config.Text("compression_level"));
+  }
+  if (level == "chunk") {
+    found.unpacker = whole;
+  } else if (level == "batch") {
+    found = {&LitdataBatches(), false};
+  } else if (level == "sample") {
+    found = {&LitdataSamples(), false};
+  } else {
+    return absl::UnimplementedError(absl::StrCat(
+        config.WhereOf("compression_level"), " is ", Quoted(level),
+        "; chunk, batch and sample are supported: write the dataset again "
+        "with compression=None"));
+  }
+  return found;
+}
+
 // Unimplemented: chunks of this configuration have no samples that can be read
 // one by one.
 absl::Status CheckConfig(const JsonMembers& config) {
   const auto refuse = [&](absl::string_view key, const auto&... what) {
     return absl::UnimplementedError(absl::StrCat(config.WhereOf(key), what...));
   };
-  if (config.Find("compression") != nullptr) {
-    MR_ASSIGN_OR_RETURN(const std::string compression,
-                        config.Text("compression"));
-    return refuse("compression", " is ", Quoted(compression),
-                  ", and compressed chunks cannot be read at random: write "
-                  "the dataset again with compression=None");
-  }
   if (config.Find("encryption") != nullptr) {
     return refuse("encryption",
                   " is set, and encrypted chunks are not supported: write the "
@@ -72,8 +108,8 @@ absl::StatusOr<std::string> DescribeLeaves(const JsonMembers& config) {
       .Json();
 }
 
-absl::StatusOr<std::string> FindLitdataChunk(const std::string& folder,
-                                             const JsonMembers& chunk) {
+absl::Status AddChunk(const std::string& folder, const JsonMembers& chunk,
+                      const ChunkCompression& compression, ObjectList* list) {
   MR_ASSIGN_OR_RETURN(const std::string name, chunk.Text("filename"));
   MR_ASSIGN_OR_RETURN(const uint64_t bytes, chunk.Count("chunk_bytes"));
   MR_ASSIGN_OR_RETURN(const uint64_t samples, chunk.Count("chunk_size"));
@@ -88,9 +124,18 @@ absl::StatusOr<std::string> FindLitdataChunk(const std::string& folder,
         "the dataset again with litdata's default item loader"));
   }
   // Early releases of litdata 0.2 did not count the table in chunk_bytes.
-  return FindChunk(folder, name,
-                   {bytes, bytes + sizeof(uint32_t) * (samples + 2)},
-                   chunk.WhereOf("chunk_bytes"));
+  const std::vector<uint64_t> sizes = {
+      bytes, bytes + sizeof(uint32_t) * (samples + 2)};
+  PackedObject& packed = list->packed.objects.emplace_back();
+  packed.unpacker = compression.unpacker;
+  const bool raw = packed.unpacker != nullptr && compression.counts_raw;
+  if (raw) packed.raw_sizes = sizes;
+  MR_ASSIGN_OR_RETURN(
+      list->names.emplace_back(),
+      FindChunk(folder, name,
+                raw ? absl::Span<const uint64_t>() : absl::MakeConstSpan(sizes),
+                chunk.WhereOf(raw ? "filename" : "chunk_bytes")));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -133,11 +178,13 @@ absl::StatusOr<ObjectList> ListLitdataChunks(const IndexJson& index) {
   }
   MR_ASSIGN_OR_RETURN(const JsonMembers config, members.Object("config"));
   MR_RETURN_IF_ERROR(CheckConfig(config));
+  MR_ASSIGN_OR_RETURN(const ChunkCompression compression,
+                      CompressionOf(config));
   ObjectList list;
   for (const JsonMembers& chunk : chunks) {
-    MR_ASSIGN_OR_RETURN(list.names.emplace_back(),
-                        FindLitdataChunk(index.folder(), chunk));
+    MR_RETURN_IF_ERROR(AddChunk(index.folder(), chunk, compression, &list));
   }
+  list.packed.instead = "write the dataset again with compression=None";
   MR_ASSIGN_OR_RETURN(list.description, DescribeLeaves(config));
   return list;
 }

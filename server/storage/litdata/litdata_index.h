@@ -32,8 +32,8 @@ absl::StatusOr<std::vector<LitdataLeaf>> ParseLitdataLeaves(
 
 // The chunks of a folder with an index.json, or of that file. NotFound: there
 // are none. DataLoss: index.json is damaged, a chunk is missing or has another
-// size. Unimplemented: the chunks are compressed, encrypted or of a kind that
-// has no samples of their own; says what to do.
+// size. Unimplemented: the chunks are encrypted, compressed by another codec
+// than zstd, or of a kind that has no samples of their own; says what to do.
 absl::StatusOr<ObjectList> ListLitdataChunks(const std::string& path);
 
 // The same for an index.json at hand.

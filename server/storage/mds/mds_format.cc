@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "common/clean_text.h"
 #include "common/status_macros.h"
+#include "server/storage/chunks/bytes_note.h"
 #include "server/storage/chunks/column_choice.h"
 #include "server/storage/chunks/column_rule.h"
 #include "server/storage/chunks/offset_table.h"
@@ -94,6 +95,24 @@ class Mds final : public ExtentFormat {
   absl::StatusOr<std::unique_ptr<FieldRule>> RestoreRule(
       absl::string_view encoded) const override {
     return ColumnRule::Restore(encoded);
+  }
+
+  std::vector<std::string> Notes(const ObjectList& objects,
+                                 const FormatOptions& options,
+                                 const FieldRule& rule) const override {
+    const auto columns =
+        ParseMdsColumns(objects.description, "the list of columns");
+    if (!columns.ok()) return {};
+    std::vector<StoredColumn> stored;
+    for (size_t i = 0; i < columns->names.size(); ++i) {
+      const std::string& encoding = columns->encodings[i];
+      stored.push_back({.name = columns->names[i],
+                        .encoding = encoding,
+                        .plain = encoding == "bytes" || encoding == "str" ||
+                                 encoding == "json"});
+    }
+    // Rules of this format are ColumnRules.
+    return BytesNotes(stored, options, static_cast<const ColumnRule&>(rule));
   }
 
   absl::StatusOr<std::unique_ptr<RecordScanner>> Scan(

@@ -3,9 +3,10 @@
 //
 //   u32 N | u32 offset[N + 1] | config as JSON | N samples
 //
-// and a sample is a record of sized columns (chunks/column_rule.h). Compressed
-// shards and shards of other formats (CSV, JSON) are refused. docs/formats.md
-// lists the encodings of columns and the fields that they become.
+// and a sample is a record of sized columns (chunks/column_rule.h). Shards of
+// other formats (CSV, JSON) are refused. Compressed shards are raw ones once
+// they are decompressed (unpack/unpacked_objects.h). docs/formats.md lists the
+// encodings of columns and the fields that they become.
 //
 // Stateless, thread-safe.
 //

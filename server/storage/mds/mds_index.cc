@@ -12,6 +12,8 @@
 #include "common/status_macros.h"
 #include "server/storage/chunks/column_rule.h"
 #include "server/storage/chunks/index_json.h"
+#include "server/storage/unpack/codec_unpacker.h"
+#include "server/storage/unpack/unpacker.h"
 
 namespace millrace::storage {
 namespace {
@@ -69,25 +71,39 @@ absl::Status CheckKind(const JsonMembers& shard) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> FindShard(const std::string& folder,
-                                      const JsonMembers& shard) {
+// Adds the file of a shard: the raw one, or the compressed one where that is
+// the only one.
+absl::Status AddShard(const std::string& folder, const JsonMembers& shard,
+                      ObjectList* list) {
   MR_ASSIGN_OR_RETURN(const JsonMembers raw, shard.Object("raw_data"));
   MR_ASSIGN_OR_RETURN(const std::string name, raw.Text("basename"));
   MR_ASSIGN_OR_RETURN(const uint64_t bytes, raw.Count("bytes"));
+  PackedObject& packed = list->packed.objects.emplace_back();
   struct stat info;
-  // A folder may hold the shard decompressed, too.
-  if (shard.Find("compression") != nullptr &&
-      stat(JoinPath(folder, name).c_str(), &info) != 0) {
-    MR_ASSIGN_OR_RETURN(const std::string compression,
-                        shard.Text("compression"));
-    return absl::UnimplementedError(absl::StrCat(
-        "the shard ", JoinPath(folder, CleanText(name, kMaxQuotedBytes)),
-        " is compressed (", CleanText(compression, kMaxQuotedBytes),
-        "), and compressed shards cannot be read at random: decompress the "
-        "shards in the folder (for zstd: zstd -d *.zstd; index.json stays as "
-        "it is), or write the dataset without compression"));
+  if (shard.Find("compression") == nullptr ||
+      stat(JoinPath(folder, name).c_str(), &info) == 0) {
+    MR_ASSIGN_OR_RETURN(list->names.emplace_back(),
+                        FindChunk(folder, name, {bytes}, raw.WhereOf("bytes")));
+    return absl::OkStatus();
   }
-  return FindChunk(folder, name, {bytes}, raw.WhereOf("bytes"));
+  MR_ASSIGN_OR_RETURN(const std::string compression, shard.Text("compression"));
+  packed.unpacker = CodecUnpackerNamed(compression);
+  if (packed.unpacker == nullptr) {
+    return absl::UnimplementedError(absl::StrCat(
+        shard.WhereOf("compression"), " is '",
+        CleanText(compression, kMaxQuotedBytes),
+        "'; zstd, gz, bz2, br and snappy are supported: decompress the shards "
+        "in the folder (index.json stays as it is), or write the dataset "
+        "again"));
+  }
+  packed.raw_sizes = {bytes};
+  MR_ASSIGN_OR_RETURN(const JsonMembers zip, shard.Object("zip_data"));
+  MR_ASSIGN_OR_RETURN(const std::string zip_name, zip.Text("basename"));
+  MR_ASSIGN_OR_RETURN(const uint64_t zip_bytes, zip.Count("bytes"));
+  MR_ASSIGN_OR_RETURN(
+      list->names.emplace_back(),
+      FindChunk(folder, zip_name, {zip_bytes}, zip.WhereOf("bytes")));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -137,9 +153,11 @@ absl::StatusOr<ObjectList> ListMdsShards(const IndexJson& index) {
           CleanText(DescribeColumns(columns), 4 * kMaxQuotedBytes),
           "): serve them as two datasets"));
     }
-    MR_ASSIGN_OR_RETURN(list.names.emplace_back(),
-                        FindShard(index.folder(), shards[i]));
+    MR_RETURN_IF_ERROR(AddShard(index.folder(), shards[i], &list));
   }
+  list.packed.instead =
+      "decompress the shards in the folder of index.json, which stays as it "
+      "is (`zstd -d`), or write the dataset without compression";
   list.description = DescribeColumns(first);
   return list;
 }

@@ -36,8 +36,9 @@ absl::StatusOr<MdsColumns> ParseMdsColumns(absl::string_view json,
 
 // The shards of a folder with an index.json, or of that file. NotFound: there
 // are none. DataLoss: index.json is damaged, a shard is missing or has another
-// size. Unimplemented: a shard is compressed, or is no MDS file; says what to
-// do.
+// size. Unimplemented: a shard is no MDS file, or is compressed in a way that
+// is not known; says what to do. A compressed shard whose raw file is in the
+// folder, too, is read as that.
 absl::StatusOr<ObjectList> ListMdsShards(const std::string& path);
 
 // The same for an index.json at hand.

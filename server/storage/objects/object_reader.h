@@ -15,12 +15,15 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
 namespace millrace::storage {
+
+struct PackedObjects;  // unpack/unpacker.h
 
 // Which version of an object it is. Two versions of one object differ in it.
 struct ObjectIdentity {
@@ -29,7 +32,9 @@ struct ObjectIdentity {
   int64_t modified_nanos = 0;
   int64_t changed_nanos = 0;
   uint64_t inode = 0;  // tells a file from another one of equal times
-  std::string tag;     // an object store's ETag; empty: not of an object store
+  // An object store's ETag; of a compressed file, codec and compressed size;
+  // empty: a local file as it is.
+  std::string tag;
   friend bool operator==(const ObjectIdentity&,
                          const ObjectIdentity&) = default;
 };
@@ -37,6 +42,16 @@ struct ObjectIdentity {
 class ObjectReader {
  public:
   virtual ~ObjectReader() = default;
+
+  // Before the others, where some of the objects `names` are compressed as a
+  // whole: makes their raw bytes readable. Unimplemented: this reader does not.
+  virtual absl::Status Prepare(const std::vector<std::string>& names,
+                               const PackedObjects& packed) {
+    static_cast<void>(names);
+    static_cast<void>(packed);
+    return absl::UnimplementedError(
+        "compressed files cannot be read at random here: decompress them");
+  }
 
   // NotFound: there is no such object. PermissionDenied: it may not be read.
   // Unavailable: another attempt may succeed. Each names the object.

@@ -11,6 +11,7 @@
 #include "server/storage/tfrecord/example_rule.h"
 #include "server/storage/tfrecord/example_schema.h"
 #include "server/storage/tfrecord/tfrecord_scanner.h"
+#include "server/storage/unpack/packed_names.h"
 
 namespace millrace::storage {
 namespace {
@@ -33,7 +34,12 @@ class Tfrecord : public ExtentFormat {
       MR_RETURN_IF_ERROR(CheckNumberedNames(shards.files, kSuffix));
       MR_RETURN_IF_ERROR(CheckNumberedNames(shards.files, ""));
     }
-    return ObjectList{.names = std::move(shards.files)};
+    ObjectList list;
+    list.names = std::move(shards.files);
+    list.packed = PackedByName(list.names);
+    list.packed.instead =
+        "decompress the files, or write them without compression";
+    return list;
   }
 
   absl::StatusOr<std::unique_ptr<FieldRule>> NewRule(

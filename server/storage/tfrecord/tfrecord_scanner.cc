@@ -50,8 +50,9 @@ absl::Status Compressed(absl::string_view how, absl::string_view way_out) {
 absl::Status NoTfrecord(absl::Span<const uint8_t> start) {
   if (StartsLikeGzip(start)) {
     return Compressed("gzip",
-                      "decompress it (gzip -d NAME.gz), or write it again "
-                      "without compression");
+                      "decompress it (gzip -d NAME.gz), write it again "
+                      "without compression, or let its name end in .gz and "
+                      "name a folder for decompressed copies (--cache_dir)");
   }
   if (StartsLikeZlib(start)) {
     return Compressed("zlib",

@@ -9,7 +9,8 @@ what the reader of MDS is tested with. Run it only to add a case:
 
 photos   eight JPEG files of ../images in three shards, with class numbers
 every    one column of each encoding, three samples in one shard
-zstd     a compressed shard
+zstd, gz, bz2, br, snappy
+         a compressed shard each
 """
 import importlib.util
 import os
@@ -74,4 +75,5 @@ def sample(i):
 
 
 write("every", every, map(sample, range(3)), hashes=["sha1"])
-write("zstd", {"text": "str"}, ({"text": "sample"} for _ in range(2)), compression="zstd")
+for compression in ("zstd", "gz", "bz2", "br", "snappy"):
+    write(compression, {"text": "str"}, ({"text": "sample"} for _ in range(2)), compression=compression)

@@ -26,6 +26,7 @@
 #include "server/storage/extents/field_rule.h"
 #include "server/storage/extents/object_window.h"
 #include "tests/server/storage/chunks/copying_window.h"
+#include "tests/server/storage/unpack/unpack_testing.h"
 
 namespace millrace::storage {
 
@@ -144,19 +145,32 @@ struct ReadDataset {
   }
 };
 
+// The raw bytes of object `i`.
+inline absl::StatusOr<std::string> RawObject(const ObjectList& list, size_t i) {
+  std::string bytes = FileBytes(list.names[i]);
+  if (!list.packed.any() || list.packed.objects[i].unpacker == nullptr) {
+    return bytes;
+  }
+  return UnpackText(*list.packed.objects[i].unpacker, bytes);
+}
+
 inline absl::StatusOr<ReadDataset> ReadAll(const ExtentFormat& format,
                                            const std::string& path,
                                            const FormatOptions& options = {}) {
   ReadDataset all;
   const auto list = format.List(path, options);
   if (!list.ok()) return list.status();
-  CopyingWindow first(FileBytes(list->names.front()));
+  const auto first_object = RawObject(*list, 0);
+  if (!first_object.ok()) return first_object.status();
+  CopyingWindow first(*first_object);
   auto rule = format.NewRule(*list, options, first);
   if (!rule.ok()) return rule.status();
   all.rule = std::move(*rule);
   RecordFields fields(all.rule->schema().fields_size());
-  for (const std::string& name : list->names) {
-    CopyingWindow window(FileBytes(name));
+  for (size_t i = 0; i < list->names.size(); ++i) {
+    const auto object = RawObject(*list, i);
+    if (!object.ok()) return object.status();
+    CopyingWindow window(*object);
     const auto records = ScanRecords(format, *all.rule, window);
     if (!records.ok()) return records.status();
     for (const std::string& record : *records) {

@@ -239,6 +239,43 @@ TEST_F(ForeignSourceTest, AKeyWithoutAPrefixIsNamed) {
               AllOf(HasSubstr("key 'b'"), HasSubstr("neither '/' nor '_'")));
 }
 
+TEST_F(ForeignSourceTest, APatternGivesTheClassOfAKey) {
+  WriteEnvironment(folder_ / "d", {{"train/dog/1", LikePng("1")},
+                                   {"train/dog-house/1", LikePng("2")},
+                                   {"train/cat/2/3", LikePng("3")}});
+  const auto source = Open("d?label=train/{class}/*");
+  ASSERT_NE(source, nullptr);
+  EXPECT_THAT(source->info().schema().fields(1).class_names(),
+              ElementsAre("cat", "dog-house", "dog"));
+  EXPECT_EQ(All("d?label=train/{class}/*"),
+            (Samples{{LikePng("3"), Label(0)},
+                     {LikePng("2"), Label(1)},
+                     {LikePng("1"), Label(2)}}));
+  EXPECT_THAT(Why("d?label=train/{class}"),
+              AllOf(HasSubstr("key 'train/cat/2/3'"),
+                    HasSubstr("does not match the pattern of the option")));
+  EXPECT_THAT(Why("d?label=first"),
+              AllOf(HasSubstr("option label=first is wrong: expected prefix"),
+                    HasSubstr("or a pattern with {class} once")));
+}
+
+// It would be missing from the dataset.
+TEST_F(ForeignSourceTest, AnEnvironmentThatIsNoFileIsNamed) {
+  std::filesystem::create_directories(folder_ / "all/b");
+  WriteEnvironment(folder_ / "all/a", {{"1", LikePng("1")}}, {.folder = true});
+  for (const std::string target : {"data.mdb", "/nothing/there"}) {
+    std::filesystem::create_symlink(target, folder_ / "all/b/data.mdb");
+    for (const std::string path : {"all", "all/b", "all/*"}) {
+      EXPECT_THAT(Why(path),
+                  AllOf(HasSubstr(folder_ / "all/b/data.mdb"),
+                        HasSubstr("is not a regular file but a link that leads "
+                                  "nowhere")))
+          << path;
+    }
+    std::filesystem::remove(folder_ / "all/b/data.mdb");
+  }
+}
+
 TEST_F(ForeignSourceTest, AFileGivesLabels) {
   WriteEnvironment(folder_ / "d", {{"a", LikePng("1")}, {"b\t", LikePng("2")}});
   WriteFile(folder_ / "l.tsv", "b\t\t7\r\na\t2\nunused\t9\n");

@@ -11,6 +11,7 @@
 namespace millrace::storage {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kData = "tests/testdata/litdata";
@@ -126,8 +127,6 @@ TEST(LitdataFormatTest, WhatHasNoSamplesToReadIsRefused) {
     const char* reason;
   } cases[] = {
       {"/rows", "byte 20: the samples are rows of an Arrow table"},
-      {"/batches", "config.compression is 'zstd'"},
-      {"/whole", "config.compression is 'zstd'"},
       {"/tokens", "config.item_loader is 'TokensLoader'"},
   };
   for (const auto& [name, reason] : cases) {
@@ -139,6 +138,60 @@ TEST(LitdataFormatTest, WhatHasNoSamplesToReadIsRefused) {
   const std::string framed = FileBytes(kData + "/batches/chunk-0-0.bin");
   EXPECT_THAT(ReadAll(LitdataFormat(), OneChunk(framed)).status().message(),
               Begins("byte 0: the samples are compressed in batches"));
+}
+
+TEST(LitdataFormatTest, ReadsCompressedChunksThatLitdataWrote) {
+  const auto whole = ReadAll(LitdataFormat(), kData + "/whole");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_EQ(whole->samples.size(), 3u);
+  EXPECT_EQ(TextOf(whole->value(2, "0")), "sample 2");
+  EXPECT_EQ(NumberOf<int64_t>(whole->value(2, "label")), 2);
+  const auto list = LitdataFormat().List(kData + "/whole", {});
+  // With and without the table, as the releases of litdata count.
+  EXPECT_THAT(list->packed.objects[0].raw_sizes, ElementsAre(92, 92 + 20));
+  const auto batches = ReadAll(LitdataFormat(), kData + "/batches");
+  ASSERT_TRUE(batches.ok()) << batches.status();
+  ASSERT_EQ(batches->samples.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(NumberOf<int64_t>(batches->value(i, "label")), i);
+    EXPECT_EQ(batches->value(i, "grid").size(), 64u * sizeof(int64_t));
+    EXPECT_EQ(batches->value(i, "grid")[0], i);
+  }
+}
+
+TEST(LitdataFormatTest, LeavesThatStayBytesAreNamed) {
+  const auto list = LitdataFormat().List(kData + "/every", {});
+  ASSERT_TRUE(list.ok()) << list.status();
+  CopyingWindow window(FileBytes(list->names[0]));
+  const auto rule = LitdataFormat().NewRule(*list, {}, window);
+  ASSERT_TRUE(rule.ok()) << rule.status();
+  EXPECT_THAT(LitdataFormat().Notes(*list, {}, **rule),
+              ElementsAre("the fields of these columns are the stored bytes: "
+                          "'complex' (numpy: a type or a shape that no field "
+                          "has), 'none' (pickle: never unpickled)"));
+}
+
+TEST(LitdataFormatTest, CompressionsThatAreRefused) {
+  const std::string chunk = ChunkOf({TextAndInt("a", 7)});
+  const auto refusal = [&](const std::string& compression,
+                           const std::string& level) {
+    return std::string(
+        LitdataFormat()
+            .List(OneChunk(chunk,
+                           {{"\"compression\": null",
+                             absl::StrCat("\"compression\": \"", compression,
+                                          "\", \"compression_level\": \"",
+                                          level, "\"")}}),
+                  {})
+            .status()
+            .message());
+  };
+  EXPECT_THAT(refusal("lz4", "chunk"),
+              HasSubstr("config.compression is 'lz4'; zstd is supported"));
+  EXPECT_THAT(refusal("gz", "chunk"),
+              HasSubstr("config.compression is 'gz'; zstd is supported"));
+  EXPECT_THAT(refusal("zstd", "other"),
+              HasSubstr("config.compression_level is 'other'"));
 }
 
 TEST(LitdataFormatTest, ACopyOfTheRowsMayFollowTheSamples) {

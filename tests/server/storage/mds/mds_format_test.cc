@@ -13,7 +13,11 @@
 namespace millrace::storage {
 namespace {
 
+using Replacements = std::vector<std::pair<std::string, std::string>>;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 const std::string kData = "tests/testdata/mds";
 
@@ -120,6 +124,43 @@ TEST(MdsFormatTest, ReadsEveryEncodingThatStreamingWrote) {
   EXPECT_EQ(data->field("text").kind(), FIELD_KIND_RAGGED);
 }
 
+TEST(MdsFormatTest, ColumnsThatStayBytesAreNamed) {
+  const auto list = MdsFormat().List(kData + "/every", {});
+  ASSERT_TRUE(list.ok()) << list.status();
+  CopyingWindow window(FileBytes(list->names[0]));
+  const auto rule = MdsFormat().NewRule(*list, {}, window);
+  ASSERT_TRUE(rule.ok()) << rule.status();
+  EXPECT_THAT(
+      MdsFormat().Notes(*list, {}, **rule),
+      ElementsAre("the fields of these columns are the stored bytes: "
+                  "'decimal' (str_decimal: an encoding that the server does "
+                  "not interpret), 'photos' (jpeg_array: an encoding that the "
+                  "server does not interpret), 'pickle' (pkl: never "
+                  "unpickled)"));
+  // Who asks for bytes expects them.
+  const FormatOptions options = {{"ragged", "decimal,photos,pickle,raw"}};
+  const auto chosen = MdsFormat().NewRule(*list, options, window);
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_THAT(MdsFormat().Notes(*list, options, **chosen), ElementsAre());
+}
+
+TEST(MdsFormatTest, ARawImageOfAnOddModeIsNamed) {
+  std::string image = RawBytes(uint32_t{2}) + RawBytes(uint32_t{1}) +
+                      RawBytes(uint32_t{1}) + "P" + "ab";
+  const std::string folder =
+      OneShard(ChunkOf({SizedRecord({image, std::string(1, 'x')})}), R"(
+        "column_names": ["photo", "text"], "column_encodings": ["pil", "str"],
+        "column_sizes": [null, null])");
+  const auto list = MdsFormat().List(folder, {});
+  ASSERT_TRUE(list.ok()) << list.status();
+  CopyingWindow window(FileBytes(list->names[0]));
+  const auto rule = MdsFormat().NewRule(*list, {}, window);
+  ASSERT_TRUE(rule.ok()) << rule.status();
+  EXPECT_THAT(MdsFormat().Notes(*list, {}, **rule),
+              ElementsAre(HasSubstr("this column are the stored bytes: 'photo' "
+                                    "(pil: a mode of PIL other than")));
+}
+
 TEST(MdsFormatTest, ARestoredRuleIsTheSame) {
   const auto list = MdsFormat().List(kData + "/every", {});
   ASSERT_TRUE(list.ok()) << list.status();
@@ -132,18 +173,71 @@ TEST(MdsFormatTest, ARestoredRuleIsTheSame) {
   EXPECT_EQ(ScanRecords(MdsFormat(), **same, window)->size(), 3u);
 }
 
-TEST(MdsFormatTest, ACompressedShardIsRefusedUntilItIsDecompressed) {
-  const auto refused = MdsFormat().List(kData + "/zstd", {});
-  EXPECT_TRUE(absl::IsUnimplemented(refused.status()));
-  EXPECT_THAT(refused.status().message(),
-              AllOf(HasSubstr("shard.00000.mds is compressed (zstd)"),
-                    HasSubstr("zstd -d *.zstd")));
-  // As `zstd -d` leaves it.
-  const std::string shard = ChunkOf({TextAndInt("a", 1)});
+TEST(MdsFormatTest, ReadsCompressedShardsThatMosaicWrote) {
+  for (const std::string codec : {"zstd", "gz", "bz2", "br", "snappy"}) {
+    const auto list = MdsFormat().List(absl::StrCat(kData, "/", codec), {});
+    ASSERT_TRUE(list.ok()) << codec << list.status();
+    EXPECT_THAT(list->names[0], Ends("/shard.00000.mds." + codec));
+    ASSERT_TRUE(list->packed.any()) << codec;
+    EXPECT_EQ(list->packed.objects[0].unpacker->name(), codec);
+    EXPECT_THAT(list->packed.objects[0].raw_sizes, SizeIs(1));
+    const auto data = ReadAll(MdsFormat(), absl::StrCat(kData, "/", codec));
+    ASSERT_TRUE(data.ok()) << codec << data.status();
+    ASSERT_EQ(data->samples.size(), 2u);
+    EXPECT_EQ(TextOf(data->value(1, "text")), "sample");
+  }
+}
+
+TEST(MdsFormatTest, AShardThatWasDecompressedBesideTheIndexIsRead) {
   const std::string folder =
-      OneShard(shard, kTextAndInt,
+      OneShard(ChunkOf({TextAndInt("a", 1)}), kTextAndInt,
                {{"\"compression\": null", "\"compression\": \"zstd\""}});
+  const auto list = MdsFormat().List(folder, {});
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_FALSE(list->packed.any());
   EXPECT_TRUE(ReadAll(MdsFormat(), folder).ok());
+}
+
+TEST(MdsFormatTest, CompressedShardsThatAreRefused) {
+  const auto refusal = [](const Replacements& replace) {
+    const std::string folder =
+        OneShard(ChunkOf({TextAndInt("a", 1)}), kTextAndInt, replace);
+    EXPECT_EQ(std::rename((folder + "/shard.00000.mds").c_str(),
+                          (folder + "/packed").c_str()),
+              0);
+    const auto list = MdsFormat().List(folder, {});
+    EXPECT_FALSE(list.ok());
+    return std::string(list.status().message());
+  };
+  const auto compression = [](const std::string& name, const std::string& zip) {
+    return Replacements{{"\"compression\": null",
+                         absl::StrCat("\"zip_data\": ", zip,
+                                      ", \"compression\": \"", name, "\"")},
+                        {", \"zip_data\": null", ""}};
+  };
+  EXPECT_THAT(refusal(compression("lz4", "null")),
+              HasSubstr("shards[0].compression is 'lz4'; zstd, gz, bz2, br and "
+                        "snappy are supported"));
+  EXPECT_THAT(
+      refusal(compression("zstd", R"({"basename": "packed", "bytes": 7})")),
+      AllOf(HasSubstr("/packed has "), HasSubstr("by "),
+            HasSubstr("zip_data.bytes it has 7")));
+  EXPECT_THAT(
+      refusal(compression("zstd", R"({"basename": "gone", "bytes": 7})")),
+      HasSubstr("is missing: copy the whole folder"));
+  EXPECT_THAT(
+      refusal(compression("zstd", R"({"basename": "../x", "bytes": 7})")),
+      HasSubstr("is no name of a file in the folder of the index"));
+}
+
+TEST(MdsFormatTest, AShardThatIsNoFileIsNamed) {
+  const std::string folder =
+      OneShard(ChunkOf({TextAndInt("a", 1)}), kTextAndInt);
+  const std::string shard = folder + "/shard.00000.mds";
+  ASSERT_EQ(unlink(shard.c_str()), 0);
+  ASSERT_EQ(mkfifo(shard.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(MdsFormat().List(folder, {}).status().message()),
+              AllOf(HasSubstr(shard), HasSubstr("is not a regular file")));
 }
 
 TEST(MdsFormatTest, OptionsNameColumns) {

@@ -22,6 +22,7 @@
 #include "server/storage/open.h"
 #include "tests/server/storage/storage_testing.h"
 #include "tests/server/storage/tar/tar_bytes.h"
+#include "tests/server/storage/unpack/unpack_testing.h"
 
 namespace millrace::storage {
 namespace {
@@ -326,6 +327,36 @@ TEST_F(TarFormatTest, SamplesThatDiffer) {
               HasSubstr("a class index must not be negative"));
 }
 
+TEST_F(TarFormatTest, CompressedShardsAreReadFromTheCacheFolder) {
+  const auto plain = ReadAll(*Open(absl::StrCat(kData, "shard-*.tar")));
+  ASSERT_TRUE(plain.ok());
+  const std::string shards[] = {
+      Compress(Codec::kGzip, ReadFile(absl::StrCat(kData, "shard-000.tar"))),
+      Compress(Codec::kGzip, ReadFile(absl::StrCat(kData, "shard-001.tar")))};
+  WriteFile(folder_ / "0.tar.gz", shards[0]);
+  WriteFile(folder_ / "1.tar.gz", shards[1]);
+  for (const std::string rest : {"", "/*.tar.gz", "/{0..1}.tar.gz"}) {
+    const auto source = Open(folder_.path() + rest);
+    ASSERT_NE(source, nullptr);
+    EXPECT_EQ(*ReadAll(*source), *plain) << rest;
+  }
+  // Only where the user has named a folder.
+  options_.cache_dir = "";
+  const absl::Status refused = TryOpen(folder_ / "0.tar.gz").status();
+  EXPECT_THAT(
+      std::string(refused.message()),
+      AllOf(HasSubstr("0.tar.gz is compressed (gz)"),
+            HasSubstr("--cache_dir=DIR"),
+            HasSubstr(absl::StrCat(
+                "`millrace-data pack --input=tar:", folder_ / "0.tar.gz",
+                " --cache_dir=DIR --output=lmdb:FILE`"))));
+  options_.cache_dir = folder_ / "cache2";
+  WriteFile(folder_ / "0.tar.gz", shards[0].substr(0, 100));
+  EXPECT_THAT(
+      std::string(TryOpen(folder_ / "0.tar.gz").status().message()),
+      HasSubstr("0.tar.gz: byte 100: the file ends within the compressed"));
+}
+
 TEST_F(TarFormatTest, ArchivesThatAreRefused) {
   EXPECT_THAT(Refusal(TarEnd()), HasSubstr("the archive has no samples"));
   EXPECT_THAT(Refusal(TarMemberBytes("README", "x") + TarEnd()),
@@ -341,11 +372,11 @@ TEST_F(TarFormatTest, ArchivesThatAreRefused) {
       HasSubstr("byte 0: the data of member '1.jpg' (5000 bytes) end "
                 "after the archive"));
   std::filesystem::remove(folder_ / "x.tar");
-  WriteFile(folder_ / "a.tar.gz", "\x1F\x8B");
+  WriteFile(folder_ / "a.tar.xz", "\xFD");
   const auto folder = TryOpen(folder_.path());
   EXPECT_THAT(std::string(folder.status().message()),
-              HasSubstr("a.tar.gz is compressed: decompress it and the other "
-                        "shards (`gzip -d a.tar.gz`)"));
+              HasSubstr("a.tar.xz is compressed: decompress it and the other "
+                        "shards (`xz -d a.tar.xz`)"));
   EXPECT_THAT(std::string(TryOpen(folder_ / "{0..3}.tar").status().message()),
               AllOf(HasSubstr("there is no file"), HasSubstr("0.tar of")));
   EXPECT_TRUE(IsUsageError(TryOpen("").status()));
