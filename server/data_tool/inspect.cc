@@ -30,14 +30,6 @@ bool IsListed(const DatasetInfo& info) {
          info.shards(0).content_sum().empty();
 }
 
-// The field with the class index; null: there is none.
-const Field* ClassField(const DatasetInfo& info) {
-  for (const Field& field : info.schema().fields()) {
-    if (field.num_classes() > 0) return &field;
-  }
-  return nullptr;
-}
-
 std::string FieldJson(const Field& field) {
   JsonObject json;
   json.Add("name", field.name()).Add("kind", KindName(field.kind()));

@@ -1,6 +1,5 @@
 #include "server/data_tool/seekable_reader.h"
 
-#include <algorithm>
 #include <deque>
 #include <utility>
 #include <vector>
