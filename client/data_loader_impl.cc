@@ -2,7 +2,6 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -74,6 +73,8 @@ class DataLoaderImpl final : public DataLoader {
     }
     Batch batch;
     static_cast<BatchInfo&>(batch) = described;
+    // A weak reference: the recorder must not keep the slot in use after the
+    // last tensor of the batch is gone.
     if (!described.slot.expired()) {
       // The tensors own the slot, not the batch.
       batch.stream_recorder = [slot =

@@ -34,8 +34,11 @@ class RepeatLoader final : public DataLoader {
   absl::StatusOr<Batch> Next() override {
     {
       MutexLock lock(mu_);
+      // Set once and never reset: from then on inner_ is not used for batches.
       if (repeats_.has_value()) return Repeat();
     }
+    // Without the lock, because Next() may wait for servers: Close() and Seek()
+    // of other threads go on meanwhile.
     absl::StatusOr<Batch> batch = inner_->Next();
     if (!batch.ok()) return batch;
     MR_ASSIGN_OR_RETURN(Batch copy, Copy(*batch));
@@ -43,12 +46,16 @@ class RepeatLoader final : public DataLoader {
     {
       MutexLock lock(mu_);
       copies_.push_back(std::move(copy));
+      // One thread calls Next(), so copies_ and the position of inner_ belong
+      // to the same batch here.
       full = copies_.size() == batches_;
       if (full) {
         MR_ASSIGN_OR_RETURN(repeats_, SequenceFrom(inner_->position()));
       }
     }
     if (full) {
+      // Frees the slots and the connections; its counters stay readable for
+      // stats().
       inner_->Close();
       MR_LOG(INFO) << "the loader repeats its first "
                    << CountText(batches_, "batch", "batches")
@@ -83,6 +90,7 @@ class RepeatLoader final : public DataLoader {
   }
 
   void Close() override {
+    // First, and without the lock: it ends a Next() that waits in inner_.
     inner_->Close();
     MutexLock lock(mu_);
     closed_ = true;

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"

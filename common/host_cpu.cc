@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
-#include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"

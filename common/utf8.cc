@@ -8,13 +8,13 @@ size_t FirstUtf8Character(absl::string_view text, uint32_t* code) {
   *code = lead;
   if (lead < 0x80) return 1;
   size_t bytes;
-  uint32_t least;  // longer forms than needed are not allowed
+  uint32_t min;  // of this length: longer forms than needed are not allowed
   if ((lead & 0xE0) == 0xC0) {
-    bytes = 2, *code = lead & 0x1F, least = 0x80;
+    bytes = 2, *code = lead & 0x1F, min = 0x80;
   } else if ((lead & 0xF0) == 0xE0) {
-    bytes = 3, *code = lead & 0x0F, least = 0x800;
+    bytes = 3, *code = lead & 0x0F, min = 0x800;
   } else if ((lead & 0xF8) == 0xF0) {
-    bytes = 4, *code = lead & 0x07, least = 0x10000;
+    bytes = 4, *code = lead & 0x07, min = 0x10000;
   } else {
     return 0;
   }
@@ -25,7 +25,7 @@ size_t FirstUtf8Character(absl::string_view text, uint32_t* code) {
     *code = *code << 6 | (next & 0x3F);
   }
   const bool surrogate = *code >= 0xD800 && *code <= 0xDFFF;
-  return *code < least || *code > 0x10FFFF || surrogate ? 0 : bytes;
+  return *code < min || *code > 0x10FFFF || surrogate ? 0 : bytes;
 }
 
 bool IsUtf8(absl::string_view text) {

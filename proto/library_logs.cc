@@ -4,9 +4,7 @@
 #include <grpc/support/log.h>
 
 #include <chrono>
-#include <cstdint>
 #include <cstdlib>
-#include <optional>
 #include <string>
 
 #include "absl/strings/match.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <set>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"

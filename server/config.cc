@@ -5,7 +5,6 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <set>
 #include <tuple>

@@ -7,6 +7,8 @@ namespace millrace::trainer {
 BadSampleWatch::BadSampleWatch(Options options) : options_(std::move(options)) {
   {
     MutexLock asking(asking_);
+    // Before the thread exists and before any loader of this run: what the
+    // servers name now was found by earlier runs.
     for (const BadSample& bad : options_.ask()) {
       before_[{bad.dataset(), bad.sample()}] += bad.times();
     }
@@ -14,10 +16,14 @@ BadSampleWatch::BadSampleWatch(Options options) : options_(std::move(options)) {
   thread_ = NamedThread("mr-bad-samples", [this] { Run(); });
 }
 
+// Called by the thread and by the trainer. asking_ is held for the whole look,
+// which waits for servers, so that lines come in the order of the answers; mu_
+// is held only to update the lists, so found() never waits for a server.
 void BadSampleWatch::Look() {
   MutexLock asking(asking_);
   std::map<Key, uint64_t> times;
   std::map<Key, BadSample> named;
+  // A sample may be named by several servers; their counts are added.
   for (BadSample& bad : options_.ask()) {
     if (!options_.datasets.contains(bad.dataset())) continue;
     const Key key(bad.dataset(), bad.sample());
@@ -28,6 +34,7 @@ void BadSampleWatch::Look() {
   {
     MutexLock lock(mu_);
     for (auto& [key, bad] : named) {
+      // Found before the run, and not once more since: not of this run.
       const auto before = before_.find(key);
       if (before != before_.end() && times[key] <= before->second) continue;
       if (!known_.insert(key).second) continue;
@@ -35,6 +42,7 @@ void BadSampleWatch::Look() {
       fresh.push_back(std::move(bad));
     }
   }
+  // Without mu_: `say` writes to the terminal, which may block.
   for (const BadSample& bad : fresh) options_.say(bad);
 }
 
@@ -49,6 +57,7 @@ void BadSampleWatch::End() {
     ending_ = true;
     changed_.NotifyAll();
   }
+  // A look in progress ends first; it is bounded by the timeout of `ask`.
   thread_.Join();
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -57,7 +56,8 @@ void AddDataFlags(TrainerConfig* c, flags::LoaderFlags& loader,
   flags
       .Add("last_batch", &c->last_batch, "drop|pad",
            "What happens to the samples at the end of an epoch that fill no "
-           "whole batch: drop, or pad (trained with their right weight)")
+           "whole batch. drop: they are left out; pad: they are trained in a "
+           "batch with empty rows, which the loss does not count")
       .Default("the pipeline's, or drop");
   flags
       .Add("train_subset", &c->train_subset, "FROM:TO",
@@ -113,8 +113,8 @@ void AddModelFlags(TrainerConfig* c, program::FlagSet& flags) {
   flags.Add("target", &c->target, "FIELD", "Tensor that is the target")
       .Default("the one that has classes, or the one that is a mask");
   flags.Add("classes", &c->classes, "N",
-            "Number of classes of a target whose data do not give it, such as "
-            "a mask or a whole number; 0: from the data");
+            "Number of classes of the target, if the dataset does not contain "
+            "it (a mask, a whole number); 0: from the dataset");
   flags
       .Add("ignore_value", &c->ignore_value, "N",
            "Pixels of the target with this value are ignored, often 255")
@@ -204,7 +204,8 @@ void AddRunFlags(TrainerConfig* c, program::FlagSet& flags) {
             "after each epoch");
   flags.Add("resume", &c->resume, "FILE|auto",
             "Continue from this checkpoint; auto: from --checkpoint if that "
-            "file exists. --lr and other flags have the values given now");
+            "file exists. The learning rate and all other settings come from "
+            "this command line");
   flags.Add("save_weights", &c->save_weights, "FILE",
             "Write the weights after each epoch and at the end, to "
             "NAME.safetensors or, for torch.load, NAME.pt");
@@ -252,8 +253,8 @@ void AddRankFlags(TrainerConfig* c, RankFlags* ranks, program::FlagSet& flags) {
       .Default(absl::StrCat(kDefaultMasterPort));
   flags
       .Add("stop_grace", &ranks->stop_grace, "TIME",
-           "With --nproc: time from a signal until ranks that still run are "
-           "killed, in which they write a checkpoint; 0: at once")
+           "With --nproc: time that ranks have after a signal to write a "
+           "checkpoint, before they are killed; 0: killed at once")
       .MayBeZero()
       .Default(absl::FormatDuration(LaunchOptions().grace));
   flags
@@ -268,9 +269,11 @@ void AddLogFlags(TrainerConfig* c, bool* version, program::FlagSet& flags) {
   flags.Add("log_every", &c->log_every, "N",
             "Steps between lines when output is not a terminal, and between "
             "points in TensorBoard; 0: no lines, and one point an epoch");
-  flags.Add("json", &c->json, "FILE", "Write the summary to this file");
+  flags.Add("json", &c->json, "FILE",
+            "Write a summary of the run to this file, for `millrace doctor`");
   flags.Add("step_losses", &c->step_losses, "FILE",
-            "Write the loss of every step to this file: epoch step loss");
+            "Write the loss of every step to this file, a line \"EPOCH STEP "
+            "LOSS\" for each");
   flags.Add("tensorboard", &c->tensorboard, "DIR",
             "Write TensorBoard's event files to this folder: losses, accuracy, "
             "learning rate, and the time of a step by stage");

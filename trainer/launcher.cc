@@ -144,6 +144,9 @@ absl::Status RunRanks(const LaunchOptions& options) {
   for (int signal : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&signals, signal);
   sigprocmask(SIG_BLOCK, &signals, &before);
 
+  // Everything that a child needs is made before fork(): between fork() and
+  // execve() only async-signal-safe functions may be called, because another
+  // thread of this process could have held a lock of malloc().
   std::vector<std::string> command = options.command;
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
@@ -184,6 +187,8 @@ absl::Status RunRanks(const LaunchOptions& options) {
   // How a rank ended that had a mistake in its flags. It is the cause even when
   // another rank, which missed that rank, ended first.
   absl::Status mistake;
+  // The first reason stays: later ranks end because of the first one. The grace
+  // time counts from the first request.
   auto stop = [&](absl::Status why) {
     if (result.ok()) result = std::move(why);
     if (kill_at == SteadyTime::max()) kill_at = SteadyDeadline(options.grace);
@@ -198,6 +203,10 @@ absl::Status RunRanks(const LaunchOptions& options) {
       stop(absl::CancelledError(absl::StrCat("stopped by signal ", signal, " (",
                                              strsignal(signal), ")")));
     }
+    // All children are looked at after each signal: the kernel merges SIGCHLDs
+    // that are pending at the same time. A child is not reaped before `running`
+    // is false, so its process number cannot belong to another process when it
+    // is signalled.
     for (uint32_t rank = 0; rank < options.ranks; ++rank) {
       Child& child = children[rank];
       int status = 0;
@@ -211,6 +220,7 @@ absl::Status RunRanks(const LaunchOptions& options) {
           "rank ", RankOf(options, rank), " of ", options.ranks * options.nodes,
           " (process ", child.pid, ") ", HowItEnded(status),
           "; the other ranks were stopped. See its log above for the reason"));
+      // Before SIGTERM is sent to the others, which would change their states.
       NoteStops(children);
       for (uint32_t other = 0; other < options.ranks; ++other) {
         const Child& silent = children[other];

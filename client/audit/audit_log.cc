@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"

@@ -1,9 +1,7 @@
 // Tensors of a batch as DLPack. An export owns copies of shape and strides, and
 // a lease of the batch; its deleter frees them.
 
-#include <algorithm>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "client/c/batch.h"

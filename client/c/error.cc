@@ -9,7 +9,6 @@
 #include <new>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clean_text.h"

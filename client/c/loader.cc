@@ -6,7 +6,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
 #include "client/c/plan_json.h"
 #include "client/diagnosis/wait_verdict.h"
 #include "client/receive/open_host_loader.h"

@@ -2,7 +2,6 @@
 
 #include <iterator>
 #include <memory>
-#include <new>
 #include <utility>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "client/cli/bench_sweep.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <set>
 

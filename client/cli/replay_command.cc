@@ -1,13 +1,11 @@
 // `millrace replay`: fetches any batch of a job again and writes it as files:
 // tensors, samples, and the random choices for each sample.
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -16,7 +14,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/audit/audit_log.h"
 #include "client/audit/audit_record.h"
 #include "client/batch_files/batch_files.h"
 #include "client/batch_files/explanation_json.h"
@@ -32,7 +29,6 @@
 #include "common/program/report.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
-#include "proto/spec_text.h"
 
 namespace millrace::cli {
 namespace {

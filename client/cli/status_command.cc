@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -236,8 +235,8 @@ absl::Status RunStatus(absl::Span<const std::string> arguments) {
            "Query the servers twice, this time apart: rates and verdict cover "
            "the time in between")
       .Default(
-          "query once: rates and verdict cover the time since the start of "
-          "the server");
+          "query once; rates and verdict then cover the time since the start "
+          "of the server");
   MR_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help_wanted()) {
     std::fputs(flags.Help().c_str(), stdout);

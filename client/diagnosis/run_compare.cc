@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/diagnosis/run_verdict.h"
 #include "common/count_text.h"
 
 namespace millrace::diagnosis {

@@ -1,7 +1,6 @@
 #include "client/diagnosis/run_verdict.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <optional>
 #include <utility>

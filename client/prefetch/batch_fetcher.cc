@@ -105,14 +105,16 @@ void BatchFetcher::OnTick() {
   DescribeServers();
 }
 
+// ApplySeek() may have cancelled the call whose frame this is; then it is not
+// in the table any more.
 void BatchFetcher::OnFrame(CallId id, wire::FrameView& frame) {
   ApplySeek();
   Call* const call = calls_.Find(id);
   if (call == nullptr) return;
   call->frame_at = now_();
   if (call->Owes()) {
-    call->progress = call->frame_at;
-    servers_.Heard(call->server, call->progress);
+    calls_.NoteProgress(*call, call->frame_at);
+    servers_.Heard(call->server, call->frame_at);
   }
   if (absl::Status status = Receive(*call, frame); !status.ok()) {
     const FailureAction action = Judge(*call, status);
@@ -128,6 +130,8 @@ void BatchFetcher::OnFrame(CallId id, wire::FrameView& frame) {
   } else if (failed_) {
     CancelIdle();
   }
+  // Last, when `call` and `frame` are not used any more: GiveUp() runs while
+  // they are, so it only notes that there are steps to request.
   if (std::exchange(pump_, false)) Pump();
 }
 
@@ -164,6 +168,9 @@ void BatchFetcher::OnCallDone(CallId id, absl::Status status) {
 }
 
 void BatchFetcher::ApplySeek() {
+  // Seek() runs on the consumer's thread and only leaves the new sequence in
+  // the queue. The table changes here, at the start of the next event, so that
+  // no event sees a table of two positions.
   if (!queue_->seek_pending()) return;
   CancelAll();
   // No call is in flight here, and no event of a cancelled call comes, so every
@@ -181,6 +188,8 @@ void BatchFetcher::Pump() {
   const absl::Time now = now_();
   while (calls_.has_waiting()) {
     const ServerId avoid = calls_.at(calls_.FirstWaiting(1).first).avoid;
+    // Without a server for them, new steps would only take the slots that these
+    // need: the consumer comes to the waiting steps first.
     const auto server = servers_.Pick(now, avoid);
     if (!server.has_value()) return;
     const Run run =
@@ -209,6 +218,8 @@ void BatchFetcher::Pump() {
 
 void BatchFetcher::StartCall(ServerId server, Run run, bool hedge) {
   const absl::Time now = now_();
+  // In the table before the transport knows the call: its first frame may come
+  // as soon as the transport's StartCall() has returned.
   const CallId id = calls_.Start(server, run, hedge, now);
   servers_.Asked(server, run.count, now);
   transport_->StartCall(id, server, calls_.Find(id)->steps);
@@ -226,6 +237,8 @@ void BatchFetcher::RequestLateSteps() {
   for (const LateSteps::Request& request : silent.requests) {
     StartRequest(request, now);
   }
+  // After the silent servers: what they owe has been requested from others
+  // above and is not late twice.
   const auto late =
       late_.FindLate(queue_->next(), queue_->consumer_step(), now);
   if (late.has_value()) StartRequest(*late, now);
@@ -248,6 +261,9 @@ void BatchFetcher::Tune() {
   const absl::Time now = now_();
   const uint32_t before = control_.window();
   const uint64_t changes = control_.changes();
+  // Look() holds the queue's lock, so that the counts of one interval belong
+  // together. The result is stored after it: window_ is atomic and read without
+  // the lock.
   queue_->Look([&](const Consumption& seen) {
     // Near the end of the data there are not enough batches to request.
     const bool disturbed =
@@ -292,6 +308,9 @@ absl::Status BatchFetcher::Receive(Call& call, wire::FrameView& frame) {
   BatchAssembly& batch = call.batch;
   if (frame.has_header) {
     MR_RETURN_IF_ERROR(batch.Begin(frame, call.steps, expect_, call.frame_at));
+    // A whole batch has been delivered, perhaps by another call. Its frames are
+    // counted and thrown away; no slot may be filled for it, because the
+    // consumer could have taken the batch already.
     if (calls_.incomplete(call.number())) {
       // Shared memory is delivered in place when the consumer does not write to
       // it.
@@ -343,6 +362,8 @@ absl::Status BatchFetcher::FinishBatch(Call& call) {
   const bool owed = call.Owes();
   // A damaged batch is no progress.
   MR_RETURN_IF_ERROR(batch.Finish());
+  // A server that sends a batch twice settles it once: `unsettled` never falls
+  // below 0.
   if (call.unsettled > 0) {
     --call.unsettled;
     servers_.Settled(call.server, 1);
@@ -377,6 +398,7 @@ absl::Status BatchFetcher::FinishBatch(Call& call) {
 
 void BatchFetcher::EndLosers(const Call& winner) {
   if (winner.hedge) ++hedge_wins_;
+  // Ids, not references: Forget() removes calls from the table in the loop.
   const uint64_t number = winner.number();
   for (const CallId id : calls_.OtherCallsFor(number, winner)) {
     Call& call = *calls_.Find(id);
@@ -390,6 +412,8 @@ void BatchFetcher::EndLosers(const Call& winner) {
 
 // --- ends of calls ----------------------------------------------------------
 
+// Idempotent: afterwards the batch is not wanted, so a slot goes back to the
+// pool exactly once.
 void BatchFetcher::Drop(Call& call) {
   if (!call.batch.wanted()) return;
   extra_bytes_ += call.batch.received();
@@ -402,6 +426,10 @@ BatchFetcher::Call BatchFetcher::Forget(CallId id) {
   return call;
 }
 
+// Cancelled first, so that no frame of the call comes any more; then the slot
+// goes back; then the steps are lost, which makes them wait. Pump() requests
+// them, and not this method, because a caller may hold references into the
+// table.
 void BatchFetcher::GiveUp(CallId id) {
   transport_->CancelCall(id);
   Drop(*calls_.Find(id));
@@ -409,6 +437,8 @@ void BatchFetcher::GiveUp(CallId id) {
   pump_ = true;
 }
 
+// Loses no step: the caller begins at another position, and the steps of the
+// old one are gone.
 void BatchFetcher::CancelAll() {
   while (!calls_.calls().empty()) {
     const auto first = calls_.calls().begin();
@@ -590,6 +620,9 @@ void BatchFetcher::FailAt(std::optional<uint64_t> number, absl::Status error) {
         << error.message();
     return;
   }
+  // The table ends before the failed step and the calls behind it end, before
+  // the consumer learns of the error: the queue returns the error when it has
+  // delivered every batch before it, and nothing may arrive behind it.
   failed_ = true;
   calls_.CutAt(*number);
   CancelIdle();

@@ -122,6 +122,15 @@ CallId CallTable::Start(ServerId server, Run run, bool hedge, absl::Time now) {
   return id;
 }
 
+void CallTable::NoteProgress(Call& call, absl::Time now) {
+  call.progress = now;
+  for (auto& [id, other] : calls_) {
+    if (other.server == call.server && other.run.first > call.run.first) {
+      other.behind = now;
+    }
+  }
+}
+
 CallTable::Call CallTable::Remove(CallId id) {
   // The steps still count this call in Step::calls. The caller either passes
   // the call to Lose(), or knows that the call owes no step that stays

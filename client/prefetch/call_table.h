@@ -23,6 +23,7 @@
 #ifndef MILLRACE_CLIENT_PREFETCH_CALL_TABLE_H_
 #define MILLRACE_CLIENT_PREFETCH_CALL_TABLE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -79,10 +80,15 @@ class CallTable {
     absl::Time frame_at;  // of the last frame
     // Time of the last frame of an owed batch; before that, `requested`.
     absl::Time progress;
+    // Time of the last frame of a call at the same server for earlier batches;
+    // until then this call may have waited for its turn there.
+    absl::Time behind = absl::InfinitePast();
     // Calls at other servers are in flight for all steps that it owes.
     bool retried = false;
     BatchAssembly batch;  // the batch whose frames are arriving
 
+    // The time since which the server could have sent a frame of this call.
+    absl::Time silent_since() const { return std::max(progress, behind); }
     // Whether a frame counts as progress. A server that has sent all batches of
     // the run and sends some of them again makes no progress.
     bool Owes() const { return unsettled > 0 || batch.wanted(); }
@@ -148,6 +154,9 @@ class CallTable {
   // Records a call for `run`, which Append() or Request() has added and which
   // is in one epoch. Ids are never reused.
   CallId Start(ServerId server, Run run, bool hedge, absl::Time now);
+
+  // A frame of an owed batch of `call` has arrived.
+  void NoteProgress(Call& call, absl::Time now);
 
   // Removes a call that is over. Its steps keep their state.
   Call Remove(CallId id);

@@ -78,7 +78,10 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
   const absl::Duration silent_after = SilentAfter();
   Silent found;
   for (auto& [id, call] : calls_->calls()) {
-    const bool call_silent = now - call.progress >= options_.step_timeout;
+    // A server serves the calls of a loader in the order of their batches, so
+    // a call is not silent while frames of an earlier one arrive.
+    const absl::Duration silence = now - call.silent_since();
+    const bool call_silent = silence >= options_.step_timeout;
     const absl::Duration quiet = servers_->Quiet(call.server, now);
     // A later request was answered first, and nothing has come since: enough
     // to retry all steps of the server, once earlier hedges are paid for.
@@ -113,8 +116,7 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
       if (again) reconnect();
       MR_LOG(WARNING) << "server " << servers_->AddressOf(call.server)
                       << " has sent nothing for "
-                      << DurationText(std::max(quiet, now - call.progress))
-                      << "; "
+                      << DurationText(std::max(quiet, silence)) << "; "
                       << PositionText(calls_->sequence().At(owed.front().first))
                       << " is outstanding"
                       << (alone ? ", and no other server is available"
@@ -125,7 +127,6 @@ LateSteps::Silent LateSteps::FindSilent(absl::Time now) {
                                 : "");
     }
     if (alone) {
-      const absl::Duration silence = now - call.progress;
       const bool newest =
           servers_->OnNewestConnection(call.server, call.requested);
       if (newest && silence < PatienceAlone(call.server)) continue;

@@ -9,8 +9,10 @@
 //   slow server    It has lost a race and owes a frame for one delay: all that
 //                  it owes is hedged, unless the budget is in debt.
 //   silent call    No frame of it for step_timeout, though its server may send
-//                  others: retried as if the server were silent. A call whose
-//                  steps are all owed by other calls is given up.
+//                  frames of later calls: retried as if the server were silent.
+//                  A call whose steps are all owed by other calls is given up.
+//                  A call behind an earlier one at its server waits for its
+//                  turn, and its time counts from the last frame of that one.
 //   silent connection
 //                  A server is silent for the second time in a row: it gets a
 //                  new connection. Where there is no other server, a call that
@@ -51,7 +53,7 @@ namespace millrace::prefetch {
 class LateSteps {
  public:
   struct Options {
-    // A call without progress for this time is silent in any case.
+    // A call that is silent for this time is retried in any case.
     absl::Duration step_timeout = absl::Seconds(15);
     // Whether the delay of HedgePolicy counts, too.
     bool hedge = true;

@@ -20,6 +20,8 @@ uint32_t RoomOf(uint32_t count, uint32_t spares) {
 
 }  // namespace
 
+// The caller's thread, any. A buffer is in lent_ from here until its batch is
+// delivered or the loader stops, and in unused_ until the pool takes it.
 absl::Status OfferedSlots::Offer(uint8_t* data, uint64_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   {
@@ -62,15 +64,23 @@ absl::Status OfferedSlots::Offer(uint8_t* data, uint64_t bytes) {
           "the loader has its maximum of ", max,
           " buffers: take a batch before you offer another buffer"));
     }
+    // unused_ before the count: a thread that finds room by the count finds the
+    // buffer in Allocate().
     lent_.emplace(begin, end);
     unused_.push_back(data);
     count_.fetch_add(1);
   }
+  // After mu_ is released: the callback wakes the transport, which may take the
+  // buffer at once on its own thread. callback_mu_ is held during the call, so
+  // that OnOffer({}) waits for it.
   MutexLock lock(callback_mu_);
   if (callback_) callback_();
   return absl::OkStatus();
 }
 
+// Without the lock: the counts are independent, and an answer that is a buffer
+// too high or too low is corrected by the next question. Offer() has the exact
+// limit.
 uint32_t OfferedSlots::Wanted(uint32_t window) const {
   const uint32_t all = std::min(window, slots_.load()) + spares_.load();
   return all - std::min(all, count_.load());
@@ -90,6 +100,8 @@ void OfferedSlots::OnOffer(std::function<void()> callback) {
 
 void OfferedSlots::Stop() {
   MutexLock lock(mu_);
+  // The loader uses no buffer any more. Batches that the consumer still holds
+  // are the caller's since Deliver(), so they are not in lent_.
   stopped_ = true;
   lent_.clear();
   unused_.clear();
@@ -108,6 +120,8 @@ uint32_t OfferedSlots::spares() const {
 
 void OfferedSlots::Deliver(const uint8_t* slot) {
   MutexLock lock(mu_);
+  // The buffer leaves lent_ before the consumer sees the batch: the consumer
+  // may offer the same memory again at once, and Offer() must not find it lent.
   MR_CHECK(lent_.erase(reinterpret_cast<uintptr_t>(slot)) == 1 || stopped_)
       << "a batch lies in memory that was not offered";
   if (!stopped_) count_.fetch_sub(1);

@@ -1,7 +1,5 @@
 #include "client/prefetch/retry_rule.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "client/prefetch/connection_doubt.h"
 #include "common/count_text.h"

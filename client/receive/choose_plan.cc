@@ -1,7 +1,6 @@
 #include "client/receive/choose_plan.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"

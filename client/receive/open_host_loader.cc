@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "client/prefetch/prefetch_loader.h"
 #include "client/receive/channel.h"
 #include "client/receive/choose_plan.h"

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/prefetch/retry_schedules.h"
 #include "client/receive/channel.h"

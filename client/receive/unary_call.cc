@@ -167,6 +167,8 @@ class Inquiry {
   bool answered_ = false;
 };
 
+// gRPC writes into the Call until its event has come from the queue, so a Call
+// is used again only when it is not `live`, and askings_ never grows.
 void Inquiry::Send(size_t i, size_t event) {
   Call& call = askings_[i].calls[event];
   call.context = std::make_unique<grpc::ClientContext>();
@@ -190,6 +192,8 @@ void Inquiry::SendOverNewConnection(size_t i, size_t event,
 }
 
 void Inquiry::Watch(size_t i) {
+  // The alarm may come long after the first call was sent again: the time is
+  // compared with the call that is live now, and the alarm is set anew.
   if (options_.silence >= options_.timeout) return;
   Asking& asking = askings_[i];
   const auto silence = absl::ToChronoMilliseconds(options_.silence);
@@ -224,6 +228,8 @@ absl::Status Inquiry::ResultOf(size_t i, const Call& call) {
 }
 
 void Inquiry::OnAnswer(size_t i, size_t event) {
+  // The connection that answered is the caller's from now on. The first one is
+  // dropped with its call, which has been cancelled.
   if (event == kSecond) servers_[i] = std::move(askings_[i].second);
   if (!answered_ && options_.grace < options_.timeout) {
     give_up_ = std::min(
@@ -233,6 +239,9 @@ void Inquiry::OnAnswer(size_t i, size_t event) {
 }
 
 void Inquiry::OnEnd(size_t i, size_t event) {
+  // In this order: leave the word to the other call, cancel it, repeat over a
+  // new connection (damage once, doubt once), repeat over the same one after a
+  // pause, and only then count the server as done.
   Asking& asking = askings_[i];
   const Call& other = asking.calls[event == kFirst ? kSecond : kFirst];
   absl::Status& result = results_[i];
@@ -308,6 +317,8 @@ std::vector<absl::Status> Inquiry::Run() {
     Watch(i);
   }
   while (open_ > 0) {
+    // open_ falls once for each server, so the loop ends when all have a
+    // result; otherwise at give_up_.
     void* tag = nullptr;
     bool ok = false;
     if (cancelled()) break;
@@ -324,6 +335,8 @@ std::vector<absl::Status> Inquiry::Run() {
     const size_t event = reinterpret_cast<size_t>(tag) % kEvents;
     Asking& asking = askings_[i];
     if (event == kFirst || event == kSecond) asking.calls[event].live = false;
+    // An alarm, or the end of a call that was cancelled, of a server whose
+    // result is final.
     if (asking.done) continue;
     if (event == kSilence) {
       Watch(i);
@@ -346,6 +359,8 @@ Inquiry::~Inquiry() {
       if (call.live) call.context->TryCancel();
     }
   }
+  // Every call and alarm reports to the queue once more. The queue is drained
+  // here, so that gRPC writes into no Call after this.
   queue_.Shutdown();
   void* tag = nullptr;
   bool ok = false;

@@ -67,6 +67,8 @@ uint8_t* PageLockedMemory::Allocate(uint64_t bytes, absl::Status* why) {
                      " of memory for the device: ", status.message()));
     return nullptr;
   }
+  // In all_ until the destructor, and in unused_ while nobody has it. A piece
+  // is never unlocked in between, because that may wait for the device.
   all_[data] = rounded;
   *locked_bytes_ += rounded;
   return data;

@@ -1,7 +1,6 @@
 #include "client/torch/torch_types.h"
 
 #include "common/logging.h"
-#include "proto/dtype.h"
 
 namespace millrace::device {
 

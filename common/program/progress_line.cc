@@ -2,9 +2,6 @@
 
 #include <sys/ioctl.h>
 
-#include <utility>
-
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/write_bytes.h"
 

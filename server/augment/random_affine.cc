@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_size.h"
-#include "common/status_macros.h"
 #include "server/augment/copy_pixels.h"
 #include "server/augment/portable_math.h"
 #include "server/augment/random.h"

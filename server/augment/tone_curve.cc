@@ -57,12 +57,12 @@ void LookUp(uint8_t* row, int64_t pixels, int channels,
   }
 }
 
-void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* least,
-              uint8_t* largest) {
+void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* lowest,
+              uint8_t* highest) {
   for (int64_t i = 0; i < pixels; ++i, row += channels) {
     for (int c = 0; c < channels; ++c) {
-      least[c] = std::min(least[c], row[c]);
-      largest[c] = std::max(largest[c], row[c]);
+      lowest[c] = std::min(lowest[c], row[c]);
+      highest[c] = std::max(highest[c], row[c]);
     }
   }
 }
@@ -97,9 +97,9 @@ void MaskBytes(uint8_t* row, int64_t n, uint8_t mask) {
 }
 
 void InvertFrom(uint8_t* row, int64_t n, uint8_t threshold) {
-  const VBytes least = hn::Set(DBytes(), threshold);
+  const VBytes lowest = hn::Set(DBytes(), threshold);
   ForVectors(row, n, [&](VBytes x) HWY_ATTR {
-    return hn::IfThenElse(hn::Eq(hn::Max(x, least), x), hn::Not(x), x);
+    return hn::IfThenElse(hn::Eq(hn::Max(x, lowest), x), hn::Not(x), x);
   });
 }
 
@@ -147,8 +147,8 @@ void LookUp(uint8_t* row, int64_t pixels, int channels,
   std::memcpy(row + 3 * i, rest, left);
 }
 
-void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* least,
-              uint8_t* largest) {
+void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* lowest,
+              uint8_t* highest) {
   // Vectors at the three places of a run of three vectors. Lane j of vector k
   // holds the channel (k * lanes + j) % channels.
   const DBytes d;
@@ -172,8 +172,8 @@ void Extremes(const uint8_t* row, int64_t pixels, int channels, uint8_t* least,
     hn::Store(high[k], d, highs + k * lanes);
   }
   auto count = [&](int c, uint8_t a, uint8_t b) {
-    least[c] = std::min(least[c], a);
-    largest[c] = std::max(largest[c], b);
+    lowest[c] = std::min(lowest[c], a);
+    highest[c] = std::max(highest[c], b);
   };
   if (i != 0) {
     for (int64_t j = 0; j < 3 * lanes; ++j) {
@@ -247,30 +247,30 @@ void Posterize(ImageSpan image, int bits) {
 void Solarize(ImageSpan image, double threshold) {
   if (threshold > 255) return;
   image = LongRows(image);
-  const uint8_t least =
+  const uint8_t lowest =
       static_cast<uint8_t>(std::ceil(std::max(threshold, 0.0)));
   for (int64_t y = 0; y < image.height; ++y) {
     HWY_DYNAMIC_DISPATCH(InvertFrom)
-    (image.data + y * image.stride, image.width * image.channels, least);
+    (image.data + y * image.stride, image.width * image.channels, lowest);
   }
 }
 
 void AutoContrast(ImageSpan image) {
   image = LongRows(image);
-  uint8_t least[3] = {255, 255, 255};
-  uint8_t largest[3] = {0, 0, 0};
+  uint8_t lowest[3] = {255, 255, 255};
+  uint8_t highest[3] = {0, 0, 0};
   for (int64_t y = 0; y < image.height; ++y) {
     HWY_DYNAMIC_DISPATCH(Extremes)
-    (image.data + y * image.stride, image.width, image.channels, least,
-     largest);
+    (image.data + y * image.stride, image.width, image.channels, lowest,
+     highest);
   }
   ToneTables tables;
   for (int c = 0; c < image.channels; ++c) {
     // torchvision's float32 arithmetic, step by step.
-    const bool flat = largest[c] <= least[c];
-    const float from = flat ? 0.0f : static_cast<float>(least[c]);
+    const bool flat = highest[c] <= lowest[c];
+    const float from = flat ? 0.0f : static_cast<float>(lowest[c]);
     const float scale = flat ? 1.0f
-                             : static_cast<float>(largest[c] - least[c]) *
+                             : static_cast<float>(highest[c] - lowest[c]) *
                                    static_cast<float>(1.0 / 255.0);
     for (int x = 0; x < 256; ++x) {
       const float y = (static_cast<float>(x) - from) / scale;

@@ -20,8 +20,8 @@ uint64_t RoundUp(uint64_t bytes, uint64_t to) {
 }  // namespace
 
 uint64_t PayloadCapacity(uint64_t bytes) {
-  const uint64_t least = std::max<uint64_t>(bytes, 1);
-  return RoundUp(least, least >= kMappedPayloadBytes ? kPage : kAlignment);
+  const uint64_t used = std::max<uint64_t>(bytes, 1);
+  return RoundUp(used, used >= kMappedPayloadBytes ? kPage : kAlignment);
 }
 
 uint8_t* NewPayloadBuffer(uint64_t bytes, uint64_t* capacity) {

@@ -1,7 +1,6 @@
 #include "server/batch/row_format.h"
 
 #include <cstring>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

@@ -109,7 +109,7 @@ int RunDiff(const std::vector<std::string>& args, std::ostream& out) {
        .summary =
            "Compares the content of two datasets of any formats: number of "
            "samples, fields with their types and classes, and the bytes of "
-           "each field of each sample. Reads both as a whole. The exit code is "
+           "each field of each sample. Reads both completely. The exit code is "
            "0 if they are equal and 1 if they differ. Equal datasets have "
            "equal batches, and equal fingerprints if both have a content hash.",
        .argument = "A B",

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/count_text.h"
 #include "common/utf8.h"
@@ -97,6 +96,13 @@ bool IsTextField(const Field& field, absl::Span<const uint8_t> bytes) {
 }
 
 }  // namespace
+
+const Field* ClassField(const DatasetInfo& info) {
+  for (const Field& field : info.schema().fields()) {
+    if (field.num_classes() > 0) return &field;
+  }
+  return nullptr;
+}
 
 absl::string_view KindName(FieldKind kind) {
   switch (kind) {

@@ -26,6 +26,10 @@ namespace millrace::data_tool {
 // "encoded_image", "tensor", "ragged".
 absl::string_view KindName(FieldKind kind);
 
+// The field with the class index; null: there is none, or its number of classes
+// is not known.
+const Field* ClassField(const DatasetInfo& info);
+
 // Kind, and as far as the kind has them element type and shape.
 std::string FieldTypeText(const Field& field);
 

@@ -119,11 +119,10 @@ int RunHead(const std::vector<std::string>& args, std::ostream& out) {
   program::FlagSet flags(
       {.command = "millrace-data head",
        .summary =
-           "Shows the first samples of a dataset: for each one its index and "
-           "place, and for each field its kind and size, of an image the "
-           "format, width and height, of a number the value, of a label the "
-           "name of the class, of a text its beginning. Images are not "
-           "decoded.",
+           "Shows the first samples of a dataset: the index and place of each "
+           "sample, and the kind and size of each field. Images also have "
+           "format, width and height, numbers their value, labels the name of "
+           "the class, and texts their beginning. Images are not decoded.",
        .argument = "URI",
        .examples = {"millrace-data head --samples=2 tar:/data/train-0.tar"}});
   flags.Add("samples", &options.samples, "N", "Number of samples");

@@ -1,7 +1,6 @@
 // millrace-data index: makes the index of an image folder or of records in
 // files, with the hash of the content, in the cache folder of the server.
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "common/stop_signals.h"
 #include "common/usage_error.h"
 #include "server/data_tool/commands.h"
+#include "server/data_tool/field_text.h"
 #include "server/data_tool/indexing.h"
 #include "server/data_tool/report.h"
 #include "server/operators/operators.h"
@@ -23,15 +23,6 @@
 
 namespace millrace::data_tool {
 namespace {
-
-// The field with the class index; null: there is none, or its number of classes
-// is not known.
-const Field* ClassField(const DatasetInfo& info) {
-  for (const Field& field : info.schema().fields()) {
-    if (field.num_classes() > 0) return &field;
-  }
-  return nullptr;
-}
 
 absl::Status Index(const std::string& uri, bool headers_only,
                    const std::string& cache_dir,
@@ -91,9 +82,10 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
       {.command = "millrace-data index",
        .summary =
            "Finds the samples of a dataset that millrace-server serves without "
-           "packing (imagefolder:DIR, tar:PATH, tfrecord:PATH, and lmdb:PATH of "
-           "other programs), reads each of them once, and "
-           "writes list and content hash to the cache folder of the server. "
+           "packing (imagefolder:DIR, csv:PATH, tar:PATH, tfrecord:PATH, "
+           "mds:PATH, litdata:PATH, and lmdb:PATH of other programs), reads "
+           "each of them once, and writes their list and content hash to the "
+           "server's cache folder. "
            "The dataset then has the fingerprint of its packed form, and "
            "copies of it on other servers have the same one. Without `index` "
            "the server lists the dataset itself, and the fingerprint follows "
@@ -106,7 +98,7 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
             "that contains one folder of images for each class");
   flags.Add("headers_only", &headers_only, "",
             "Read only the headers of tar members and TFRecords: fast, but "
-            "without the content hash. An index that has it and is up to date "
+            "without the content hash. An up-to-date index with a content hash "
             "is kept");
   AddCacheDirFlag(flags, &cache_dir);
   flags.Add("operators", &libraries, "FILE.so",

@@ -39,14 +39,6 @@ bool IsListed(const DatasetInfo& info) {
          info.shards(0).content_sum().empty();
 }
 
-// The field with the class index; null: there is none.
-const Field* ClassField(const DatasetInfo& info) {
-  for (const Field& field : info.schema().fields()) {
-    if (field.num_classes() > 0) return &field;
-  }
-  return nullptr;
-}
-
 // The file with the index that the dataset was opened by.
 struct IndexFile {
   std::string path;

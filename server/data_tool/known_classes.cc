@@ -1,7 +1,5 @@
 #include "server/data_tool/known_classes.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/data_tool/indexing.h"

@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<OrderedReads>> OrderedReads::Start(
       source.info().samples(), threads * kSlotsPerThread, options));
   for (uint32_t i = 0; i < threads; ++i) {
     MR_ASSIGN_OR_RETURN(auto reader, source.NewReader());
+    // All readers before the first thread: an error leaves nothing to stop.
     reads->readers_.push_back(std::move(reader));
   }
   for (uint32_t i = 0; i < threads; ++i) {
@@ -56,6 +57,8 @@ absl::StatusOr<std::unique_ptr<OrderedReads>> OrderedReads::Start(
   return reads;
 }
 
+// threads_ is the last member, so its destructor joins the threads first. They
+// see stop_ when they have finished the sample at hand.
 OrderedReads::~OrderedReads() {
   MutexLock lock(mu_);
   stop_ = true;
@@ -81,6 +84,8 @@ void OrderedReads::Read(storage::RecordReader& reader) {
       // Next() wakes one thread; a large sample may make room for several.
       if (MayTake()) room_.NotifyOne();
     }
+    // Without the lock: samples in [given_, taken_) have a slot each, and a
+    // slot belongs to the thread that took its sample until `done` is set.
     Slot& slot = SlotOf(index);
     ReadInto(reader, index, &slot);
     MutexLock lock(mu_);
@@ -121,6 +126,7 @@ void OrderedReads::ReadInto(storage::RecordReader& reader, int64_t index,
 const OrderedReads::Sample& OrderedReads::Next() {
   MutexLock lock(mu_);
   if (next_ > given_) {
+    // From now on the caller does not use it, and its slot may be filled again.
     // The sample of the last call.
     Slot& last = SlotOf(given_);
     bytes_ -= last.bytes.size();

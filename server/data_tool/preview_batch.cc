@@ -14,7 +14,6 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
-#include "proto/dtype.h"
 #include "proto/element_at.h"
 #include "server/data_tool/source_region.h"
 #include "server/data_tool/spec_datasets.h"

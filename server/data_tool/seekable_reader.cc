@@ -1,6 +1,7 @@
 #include "server/data_tool/seekable_reader.h"
 
 #include <any>
+#include <deque>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "server/data_tool/tensor_pixels.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "proto/element_at.h"
 

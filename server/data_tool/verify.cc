@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -28,6 +27,7 @@
 #include "server/data_tool/image_check.h"
 #include "server/data_tool/progress.h"
 #include "server/data_tool/report.h"
+#include "server/data_tool/sample_place.h"
 #include "server/operators/operators.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/dataset_files.h"
@@ -47,15 +47,6 @@ struct Place {
   volatile int64_t sample;
   char shard[256];
 };
-
-int ShardOf(const DatasetInfo& info, int64_t sample) {
-  int shard = 0;
-  while (sample >=
-         info.shards(shard).first_sample() + info.shards(shard).samples()) {
-    ++shard;
-  }
-  return shard;
-}
 
 // The content hash of these was made by `millrace-data index`.
 bool IsIndexed(const DatasetInfo& info) {

@@ -1,7 +1,6 @@
 #include "server/decode/webp_container.h"
 
 #include <algorithm>
-#include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"

@@ -67,6 +67,8 @@ bool LeaseServer::stopping() {
   return stopping_;
 }
 
+// Any thread. Run() looks at `stopping_` before each poll(); Wake() ends a
+// poll() that has begun already, so Stop() takes effect at once.
 void LeaseServer::Stop() {
   {
     MutexLock lock(mu_);
@@ -81,6 +83,8 @@ void LeaseServer::Wake() {
   static_cast<void>(!write(wake_.get(), &one, sizeof(one)));
 }
 
+// Any thread, after Run(). No request is accepted any more, so `opening_` only
+// falls.
 bool LeaseServer::AwaitOpening(absl::Duration timeout) {
   const SteadyTime deadline = SteadyDeadline(timeout);
   MutexLock lock(mu_);
@@ -90,6 +94,10 @@ bool LeaseServer::AwaitOpening(absl::Duration timeout) {
   return true;
 }
 
+// The thread in Run() is the only one that uses leases_ and the sockets, so
+// these need no lock. An opening thread gives its result in answers_ and wakes
+// this thread; it never touches a lease, which may have ended while the dataset
+// was opened.
 bool LeaseServer::Run() {
   SteadyTime unused_since = Now();
   bool unused = false;
@@ -104,12 +112,16 @@ bool LeaseServer::Run() {
     for (const Lease& lease : leases_) {
       polled.push_back({lease.socket.get(), POLLIN, 0});
     }
+    // Times need no event of their own: the timeout of poll() is the tick.
     poll(polled.data(), polled.size(), kTickMs);
     if (polled[0].revents != 0) {
+      // The counter is reset before answers_ is taken below: a Wake() that
+      // comes between the two is seen by the next poll(), so no answer is left.
       uint64_t count = 0;
       static_cast<void>(!read(wake_.get(), &count, sizeof(count)));
     }
     for (size_t i = 2; i < polled.size(); ++i) {
+      // Read() may end a lease but erases none, so the indices stay valid.
       if (polled[i].revents != 0) Read(leases_[i - 2]);
     }
     HandleAnswers();
@@ -119,6 +131,8 @@ bool LeaseServer::Run() {
     for (int i = 0; i < kAcceptsAtOnce && polled[1].revents != 0; ++i) {
       if (!Accept()) break;
     }
+    // A connection counts as a lease before its first request: the server does
+    // not end between the connect() of a program and its request.
     if (!leases_.empty()) unused_since = now;
     unused = now - unused_since >= Nanos(options_.linger);
     if (unused) break;
@@ -238,10 +252,14 @@ void LeaseServer::HandleRequest(Lease& lease, absl::string_view packet,
   }
   lease.waits = true;
   lease.next_sign = Now() + Nanos(options_.sign_interval);
+  // The task gets the id of the lease and not the lease, because leases_ moves
+  // its elements and the lease may end before the task does.
   openers_.Submit([this, id = lease.id, request = *std::move(request)] {
     absl::StatusOr<LeasedDataset> dataset = datasets_.Acquire(request);
     {
       MutexLock lock(mu_);
+      // In one critical section: AwaitOpening() must not find `opening_` at 0
+      // while the answer, which holds the dataset, is missing.
       answers_.push_back({id, std::move(dataset)});
       --opening_;
       none_opening_.NotifyAll();
@@ -256,6 +274,8 @@ void LeaseServer::HandleAnswers() {
     MutexLock lock(mu_);
     answers.swap(answers_);
   }
+  // An answer that is ok has counted a holder of its dataset. The lease takes
+  // it over, with the name in Lease::names, or the holder is released here.
   for (Answer& answer : answers) {
     Lease* asker = nullptr;
     for (Lease& lease : leases_) {
@@ -284,6 +304,8 @@ void LeaseServer::Send(Lease& lease, absl::string_view packet, int attached) {
 }
 
 void LeaseServer::End(Lease& lease) {
+  // A socket that is not ok() marks the lease as over; Run() erases it later.
+  // Idempotent: the names are released once.
   lease.socket.Reset();
   for (const std::string& name : lease.names) datasets_.Release(name);
   lease.names.clear();

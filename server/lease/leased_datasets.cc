@@ -61,12 +61,16 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Acquire(
         absl::StrCat("the dataset name has ", request.name.size(),
                      " bytes: use one of at most ", kMaxNameBytes));
   }
+  // `opening_` has the key while one thread answers a request of it. The others
+  // wait here, without a holder and without a file open.
   const std::string key = KeyOf(request);
   {
     MutexLock lock(mu_);
     while (opening_.contains(key)) changed_.Wait(lock);
     opening_.insert(key);
   }
+  // Files are opened and read without the lock, which may take minutes:
+  // requests of other keys and Release() go on meanwhile.
   absl::StatusOr<LeasedDataset> held = AcquireAlone(request);
   MutexLock lock(mu_);
   opening_.erase(key);
@@ -91,6 +95,8 @@ LeasedDatasets::Content LeasedDatasets::ContentOf(
 absl::StatusOr<LeasedDataset> LeasedDatasets::AcquireAlone(
     const LeaseRequest& request) {
   MR_ASSIGN_OR_RETURN(const std::optional<Content> content, LookAt(request));
+  // The cheap way first: a program asks for what another one has open already.
+  // HoldOpen() checks the files, because LookAt() may be late.
   if (content.has_value()) {
     if (std::string name = HoldOpen(request, *content); !name.empty()) {
       return LeasedDataset{std::move(name), content->fingerprint};
@@ -128,6 +134,8 @@ absl::StatusOr<LeasedDatasets::Source> LeasedDatasets::Open(
                : options_.open(request.uri, /*to_look=*/false);
   };
   absl::StatusOr<Source> source = open();
+  // Descriptors or memory are short. Datasets without holders are only kept for
+  // speed, so they are closed and the open is tried once more.
   if (!absl::IsResourceExhausted(source.status()) ||
       CloseUnusedSince(SteadyTime::max()) == 0) {
     return source;
@@ -144,6 +152,8 @@ LeasedDatasets::Datasets::iterator LeasedDatasets::Find(
            (request.name.empty() ? PlainName(name) == chosen
                                  : name == request.name);
   };
+  // Wait() releases the lock, so every iterator from before it is invalid: the
+  // search starts again.
   for (;;) {
     const auto it = std::find_if(datasets_.begin(), datasets_.end(), fits);
     if (it == datasets_.end() || !it->second.changing) return it;
@@ -163,6 +173,8 @@ std::string LeasedDatasets::HoldOpen(const LeaseRequest& request,
     source = it->second.source;
     ++it->second.holders;  // so that it stays open meanwhile
   }
+  // The check reads the files, so it runs without the lock. The holder that was
+  // counted keeps CloseUnusedSince() from removing the dataset meanwhile.
   if (source->CheckFiles().ok()) return name;
   Release(name);
   return "";
@@ -173,6 +185,9 @@ absl::StatusOr<LeasedDatasets::Datasets::iterator> LeasedDatasets::Claim(
   for (;;) {
     {
       MutexLock lock(mu_);
+      // Ends with a dataset that is marked as changing by this thread, and by
+      // no other: until the mark is removed, only this thread may add, replace
+      // or remove its source in the engine.
       // Of this content: its files have changed since it was opened, or another
       // thread was faster.
       auto it = Find(lock, request, content);
@@ -233,6 +248,8 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Register(
   MR_ASSIGN_OR_RETURN(const Datasets::iterator claimed,
                       Claim(request, content));
   held.name = claimed->first;
+  // Without the lock, because the engine may wait. The mark of Claim() keeps
+  // calls of add() and remove() for one name in order.
   const absl::Status added = options_.add(held.name, source);
   if (added.ok()) {
     MR_LOG(INFO) << "dataset " << held.name << " (" << request.uri
@@ -247,6 +264,8 @@ absl::StatusOr<LeasedDataset> LeasedDatasets::Register(
   dataset.changing = false;
   changed_.NotifyAll();
   if (!added.ok()) {
+    // A dataset that was to be replaced keeps its old source, which the engine
+    // still serves. A new one never had a source and disappears.
     if (dataset.source == nullptr) refused = datasets_.extract(claimed);
     return added;
   }
@@ -274,6 +293,8 @@ void LeasedDatasets::CloseUnused(SteadyTime now) {
 }
 
 size_t LeasedDatasets::CloseUnusedSince(SteadyTime since) {
+  // Marked under the lock, removed from the engine without it, and erased last:
+  // a request for the same content waits in Find() until the name is free.
   std::vector<std::string> names;
   {
     MutexLock lock(mu_);

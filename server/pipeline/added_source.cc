@@ -46,6 +46,9 @@ AddedSource::AddedSource(const std::string& name,
 }
 
 AddedSource::~AddedSource() {
+  // Threads may keep handles longer than the dataset is served. The readers
+  // behind them are closed here, so that the files close when the dataset is
+  // removed. No handle is in use any more: a user of one holds the source.
   std::vector<std::weak_ptr<OpenReader>> readers;
   {
     MutexLock lock(mu_);
@@ -68,6 +71,8 @@ absl::StatusOr<std::unique_ptr<storage::RecordReader>> AddedSource::NewReader()
   }
   {
     MutexLock lock(mu_);
+    // Handles that are gone are removed here and not in their destructor, which
+    // then needs no reference to the source.
     std::erase_if(readers_, [](const std::weak_ptr<OpenReader>& other) {
       return other.expired();
     });

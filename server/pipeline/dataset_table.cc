@@ -33,6 +33,8 @@ DatasetTable::DatasetTable(const DatasetCatalog& catalog) {
   now_ = std::move(first);
 }
 
+// A snapshot never changes once it is published, so its readers need no lock
+// and see one state of all datasets, however long they keep it.
 std::shared_ptr<const DatasetTable::Snapshot> DatasetTable::Now() const {
   MutexLock lock(mu_);
   return now_;
@@ -48,6 +50,8 @@ void DatasetTable::Set(const std::string& name,
   auto next = std::make_shared<Snapshot>(*now_);
   next->infos_[name] = &added->named_info();
   next->catalog_[name] = std::move(added);
+  // Never used again: a dataset that is replaced under its name is another key
+  // for the cache of pipelines.
   next->numbers_[name] = ++added_;
   before = std::exchange(now_, std::move(next));
 }

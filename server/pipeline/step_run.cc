@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_size.h"

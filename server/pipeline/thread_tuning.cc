@@ -2,7 +2,6 @@
 
 #include <time.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "common/cgroup.h"
@@ -35,6 +34,8 @@ void ThreadTuning::Start(DeadlineTimer& timer) {
 }
 
 void ThreadTuning::Wait(DeadlineTimer& timer) {
+  // One task after the other on the timer's thread: policy_ and last_ need no
+  // lock. The timer is stopped before this object is destroyed.
   timer.After(options_.interval, [this, &timer] {
     Tick();
     Wait(timer);
@@ -42,6 +43,9 @@ void ThreadTuning::Wait(DeadlineTimer& timer) {
 }
 
 ThreadTuning::Look ThreadTuning::Measure() {
+  // The counters are read one after the other while threads add to them. The
+  // error is that of a few samples and does not add up, because each interval
+  // is a difference of two such looks.
   Look look;
   look.time = SteadyTime::clock::now();
   look.process_cpu_seconds = ProcessCpuSeconds();
@@ -86,6 +90,8 @@ void ThreadTuning::Tick() {
   const Look now = Measure();
   const ThreadMeasurement measured = Since(last_, now);
   last_ = now;
+  // The counts in `measured` are those of this look; SetThreads() may find less
+  // room (memory) and returns the count that it has reached.
   const ThreadDecision decision = policy_->Decide(measured);
   if (options_.workers && decision.workers != measured.workers.threads) {
     Note("decode", measured.workers.threads,

@@ -44,43 +44,34 @@ void AppendValue(const Message& message, const FieldDescriptor* field,
                  int index, std::string& out) {
   const Reflection& r = *message.GetReflection();
   const bool one = index < 0;
+  // The value by the reflection's method for a singular or a repeated field.
+  const auto get = [&](auto of_one, auto of_repeated) {
+    return one ? (r.*of_one)(message, field)
+               : (r.*of_repeated)(message, field, index);
+  };
   const auto real = [&out](double value) {
     AppendFixed64(std::bit_cast<uint64_t>(value == 0 ? 0.0 : value), out);
   };
+  using R = Reflection;
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
-      return AppendFixed64(
-          static_cast<int64_t>(one ? r.GetInt32(message, field)
-                                   : r.GetRepeatedInt32(message, field, index)),
-          out);
+      return AppendFixed64(int64_t{get(&R::GetInt32, &R::GetRepeatedInt32)},
+                           out);
     case FieldDescriptor::CPPTYPE_INT64:
-      return AppendFixed64(one ? r.GetInt64(message, field)
-                               : r.GetRepeatedInt64(message, field, index),
-                           out);
+      return AppendFixed64(get(&R::GetInt64, &R::GetRepeatedInt64), out);
     case FieldDescriptor::CPPTYPE_UINT32:
-      return AppendFixed64(one ? r.GetUInt32(message, field)
-                               : r.GetRepeatedUInt32(message, field, index),
-                           out);
+      return AppendFixed64(get(&R::GetUInt32, &R::GetRepeatedUInt32), out);
     case FieldDescriptor::CPPTYPE_UINT64:
-      return AppendFixed64(one ? r.GetUInt64(message, field)
-                               : r.GetRepeatedUInt64(message, field, index),
-                           out);
+      return AppendFixed64(get(&R::GetUInt64, &R::GetRepeatedUInt64), out);
     case FieldDescriptor::CPPTYPE_BOOL:
-      return AppendFixed64(one ? r.GetBool(message, field)
-                               : r.GetRepeatedBool(message, field, index),
-                           out);
+      return AppendFixed64(get(&R::GetBool, &R::GetRepeatedBool), out);
     case FieldDescriptor::CPPTYPE_ENUM:
       return AppendFixed64(
-          static_cast<int64_t>(
-              one ? r.GetEnumValue(message, field)
-                  : r.GetRepeatedEnumValue(message, field, index)),
-          out);
+          int64_t{get(&R::GetEnumValue, &R::GetRepeatedEnumValue)}, out);
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return real(one ? r.GetDouble(message, field)
-                      : r.GetRepeatedDouble(message, field, index));
+      return real(get(&R::GetDouble, &R::GetRepeatedDouble));
     case FieldDescriptor::CPPTYPE_FLOAT:
-      return real(one ? r.GetFloat(message, field)
-                      : r.GetRepeatedFloat(message, field, index));
+      return real(get(&R::GetFloat, &R::GetRepeatedFloat));
     case FieldDescriptor::CPPTYPE_STRING:
       return AppendBytes(one ? r.GetString(message, field)
                              : r.GetRepeatedString(message, field, index),

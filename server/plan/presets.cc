@@ -3,13 +3,11 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
-#include "proto/dtype.h"
 #include "server/plan/bytes_as_images.h"
 #include "server/plan/find_field.h"
 #include "server/plan/image_field.h"

@@ -14,6 +14,7 @@
 #include "proto/flag_hint.h"
 #include "server/plan/bytes_as_images.h"
 #include "server/plan/content_revision.h"
+#include "server/plan/cut_mix_size.h"
 #include "server/plan/field_trace.h"
 #include "server/plan/find_field.h"
 #include "server/plan/image_field.h"
@@ -330,7 +331,12 @@ absl::Status ResolveAgainst(const DatasetInfo& info,
   }
   MR_RETURN_IF_ERROR(CheckRoles(info, spec));
   MR_RETURN_IF_ERROR(ResolveOperators(info, operators, source, spec));
-  return WriteOutputs(info, spec);
+  MR_RETURN_IF_ERROR(WriteOutputs(info, spec));
+  for (int i = 0; i < spec.transforms_size(); ++i) {
+    if (!spec.transforms(i).has_cut_mix()) continue;
+    MR_RETURN_IF_ERROR(CutMixSize(spec, info, i).status());
+  }
+  return absl::OkStatus();
 }
 
 void WriteSourceDefaults(PipelineSpec& spec) {

@@ -234,9 +234,16 @@ class Resolver {
                          " works on tensors of fixed size, but field ", name,
                          " ", trace.why_not_fixed));
       }
+      const Tensor input = {trace.dtype, *trace.shape};
       MR_ASSIGN_OR_RETURN(
-          Tensor made, catalog_->ResultOf(custom, static_cast<uint32_t>(place),
-                                          {trace.dtype, *trace.shape}));
+          Tensor made,
+          catalog_->ResultOf(custom, static_cast<uint32_t>(place), input));
+      if (custom.has_p() && custom.p() < 1 && !(made == input)) {
+        return Refuse(absl::StrCat(
+            "p is ", custom.p(), ", but the operator ", custom.name(),
+            " makes ", Format(made), " of ", Format(input),
+            ": samples that it skips would have another type; remove p"));
+      }
       if (result && !(*result == made)) {
         return Refuse(absl::StrCat(
             "the operator ", custom.name(), " makes ", Format(*result),

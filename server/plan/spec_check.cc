@@ -3,7 +3,6 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/unknown_field_set.h>
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 #include <tuple>

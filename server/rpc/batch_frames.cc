@@ -1,10 +1,8 @@
 #include "server/rpc/batch_frames.h"
 
-#include <string>
 #include <utility>
 
 #include "proto/wire/frame_encoder.h"
-#include "proto/wire/version.h"
 
 namespace millrace::rpc {
 namespace {

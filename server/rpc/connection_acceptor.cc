@@ -92,6 +92,8 @@ void ConnectionAcceptor::LetIn(const sockaddr_storage& address) {
   let_in_ = NameOf(address).Text();
 }
 
+// Any thread. shutdown() and not close(): the descriptors belong to the owner
+// that `take` gave them to, which closes them when it sees the end.
 uint64_t ConnectionAcceptor::Close(
     const std::unordered_set<std::string>& peers) {
   // Connections are added only under the lock. If the system reuses a found
@@ -103,6 +105,8 @@ uint64_t ConnectionAcceptor::Close(
   return found.size();
 }
 
+// The thread ends before the sockets are closed: closing a descriptor that
+// another thread polls would let a new file with the same number be polled.
 void ConnectionAcceptor::Stop() {
   const uint64_t one = 1;
   // The write also succeeds if the eventfd was not read since the last write.
@@ -111,6 +115,8 @@ void ConnectionAcceptor::Stop() {
   sockets_.fds.clear();
 }
 
+// The acceptor's thread. sockets_ and spare_ belong to it until it has ended;
+// open_ and let_in_ are shared with callers and guarded by mu_.
 void ConnectionAcceptor::Run() {
   std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
   for (const UniqueFd& fd : sockets_.fds) {
@@ -118,6 +124,7 @@ void ConnectionAcceptor::Run() {
   }
   while (true) {
     poll(polled.data(), polled.size(), -1);
+    // Stop(). The eventfd is never read, so it stays ready.
     if (polled[0].revents != 0) return;
     bool shortage = false;
     for (size_t i = 1; i < polled.size(); ++i) {
@@ -194,6 +201,7 @@ void ConnectionAcceptor::Take(int listener, UniqueFd connection,
                               const sockaddr_storage& from) {
   const PeerName peer = NameOf(from);
   std::string why;
+  // Called without the lock: it is the caller's code.
   if (options_.refusal != nullptr) why = options_.refusal(connection.get());
   {
     MutexLock lock(mu_);
@@ -203,6 +211,8 @@ void ConnectionAcceptor::Take(int listener, UniqueFd connection,
     } else if (why.empty()) {
       why = open_.Refusal(peer.host, std::chrono::steady_clock::now());
     }
+    // Added before `take` gets the connection, so that Close() finds every
+    // connection that was handed over.
     if (why.empty()) open_.Add(connection.get(), peer.host, peer.port);
   }
   if (!why.empty()) {

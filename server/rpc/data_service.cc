@@ -324,6 +324,9 @@ absl::Status DataServiceImpl::StartExplaining(
                              "the server explains another batch now; retry"),
                          "rpc");
   }
+  // explaining_ is false, so the last task has passed its critical section and
+  // only answers its call: the join is short. explainer_ is used under
+  // explain_mu_ alone.
   if (explainer_.joinable()) explainer_.join();  // it has no task left
   auto explain = [this, reactor, context, response, answer_seed,
                   found = *std::move(found), first_row = request.first_row(),
@@ -340,12 +343,16 @@ absl::Status DataServiceImpl::StartExplaining(
         found.range, first_row, row_count, &explained, stop);
     if (status.ok()) Write(explained, answer_seed, context, response);
     {
+      // Before Answer(): a client that has its answer may request the next
+      // batch at once and must not be told that another one is explained.
       MutexLock done(explain_mu_);
       explaining_ = false;
     }
     Answer(reactor, context, "ExplainBatch", answer_seed, status);
   };
   try {
+    // The new thread may finish before this function does; it then waits for
+    // explain_mu_ and resets explaining_ after it was set below.
     explainer_ = std::thread(std::move(explain));
   } catch (const std::system_error& error) {
     return WithRetryHint(

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"

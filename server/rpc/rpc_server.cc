@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -119,9 +118,13 @@ class RpcServerImpl final : public RpcServer {
                  options.content_revision) {}
 
   ~RpcServerImpl() override {
+    // The order of the end: no new work, no stream, no gRPC thread, and then
+    // the members. Each thread is gone before what it uses.
     Shutdown(/*at_once=*/false);
     {
       MutexLock lock(accepting_mu_);
+      // acceptor_ is destroyed before the registry, whose thread may call
+      // CloseStalled() until then: it finds null and not a dead acceptor.
       accepting_ = nullptr;
     }
     server_.reset();
@@ -192,6 +195,9 @@ class RpcServerImpl final : public RpcServer {
             server_->GetHealthCheckService()) {
       health->Shutdown();
     }
+    // Streams that end by themselves have delivered all their batches. Those
+    // that are left after the grace time are told to end, and their clients
+    // request the rest from other servers.
     if (!at_once) registry_.AwaitEmpty(options_.shutdown_grace);
     registry_.StopAll(
         absl::UnavailableError("the server is shutting down; request the other "
@@ -200,8 +206,11 @@ class RpcServerImpl final : public RpcServer {
     // gRPC keeps a connection open forever if it gets the connection after
     // Shutdown().
     if (acceptor_ != nullptr) acceptor_->Stop();
+    // After the streams, because gRPC cancels every call that is left at this
+    // deadline.
     server_->Shutdown(absl::ToChronoTime(absl::Now() + kCloseTime));
     server_->Wait();
+    // After all calls, which lend shared memory through it.
     if (local_ != nullptr) local_->Stop();
   }
 
@@ -220,6 +229,8 @@ class RpcServerImpl final : public RpcServer {
     uint64_t closed = 0;
     {
       MutexLock lock(accepting_mu_);
+      // Under the lock, so that the acceptor cannot be destroyed during the
+      // call.
       if (accepting_ != nullptr) closed = accepting_->Close(peers);
     }
     // All found connections belong to another server in this process.
@@ -285,6 +296,8 @@ class RpcServerImpl final : public RpcServer {
   StalledRequests stalled_;
   SteadyTime next_look_;
 
+  // Members are destroyed from the last to the first: registry_ (with its
+  // thread) after service_, server_ and acceptor_.
   Mutex accepting_mu_;
   // Null before the start and after the end of accepting.
   ConnectionAcceptor* accepting_ MR_GUARDED_BY(accepting_mu_) = nullptr;

@@ -71,6 +71,8 @@ class ServerProbe final : public Probe {
       failed_ = Failure("cannot bind a socket", errno);
       return;
     }
+    // Before connect(): the server must know the address when the connection
+    // arrives, to accept it whatever its limits are.
     announce(own);
     if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address),
                 bytes) != 0 &&
@@ -81,6 +83,7 @@ class ServerProbe final : public Probe {
 
   ~ServerProbe() override {
     if (call_ == nullptr) return;
+    // The callback writes into the call, so the call must outlive it.
     call_->context.TryCancel();
     for (int i = 0; i < kCancelMs; ++i) {
       if (call_->over.load(std::memory_order_acquire)) return;

@@ -75,6 +75,10 @@ void StreamRegistry::StopAll(const absl::Status& status) {
   for (const BatchStream::Deferred& end : ends) end();
 }
 
+// The registry's thread. Each round decides under mu_ and the locks of the
+// streams (in this order) and collects what is to be done as Deferred; those
+// run after mu_ is released, because they may end a stream, whose OnDone takes
+// mu_ to remove itself.
 void StreamRegistry::Watch() {
   // A blocked write is noticed at most an eighth of its timeout late, a slow
   // reader at most a quarter.
@@ -96,6 +100,10 @@ void StreamRegistry::Watch() {
     // Time in which the whole process was stopped (a debugger, a suspended
     // machine) does not count, because no client could read then.
     const SteadyTime since = running.Look(now);
+    // In this order: a call whose client reads nothing is ended as a whole, and
+    // so are its batches, before slow readers lose single ones. Then shares
+    // that became free wake the clients that wait for them, and what is left is
+    // reported.
     CancelBlocked(since);
     MarkSlow(now, since);
     TakeBackExcess(now, since);
@@ -106,6 +114,8 @@ void StreamRegistry::Watch() {
     bool idle;
     {
       MutexLock lock(mu_);
+      // Idle means no call since the last time, and not only none at this
+      // moment: short calls between two looks count.
       idle = !had_streams_;
       had_streams_ = !streams_.empty();
     }
@@ -120,6 +130,8 @@ void StreamRegistry::MarkSlow(SteadyTime now, SteadyTime since) {
   {
     MutexLock lock(mu_);
     for (BatchStream* stream : streams_) {
+      // Taking the stream's lock under mu_: the stream cannot be deleted before
+      // Remove() gets mu_.
       if (stream->WaitsSince(since) > slow) continue;
       if (auto wake = stream->SetSlow()) wakes.push_back(std::move(wake));
     }
@@ -131,6 +143,7 @@ void StreamRegistry::TakeBackExcess(SteadyTime now, SteadyTime since) {
   // Number of batches to take back: one for each waiting batch.
   const uint64_t waiting =
       options_.budget->waiting() + options_.shares->starving();
+  // Nobody waits, so a slow reader harms nobody and keeps its batches.
   if (waiting == 0) return;
   const absl::Status status = absl::UnavailableError(
       "the server dropped this batch, because the client reads slowly and "

@@ -1,6 +1,5 @@
 #include "server/rpc/watchdog.h"
 
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,12 +14,15 @@ absl::Status Watchdog::Look(SteadyTime now) {
     begun_ = time;
     probe_ = new_probe_();
   }
+  // Poll() does not block: a probe that hangs costs the thread nothing but the
+  // next look.
   std::optional<absl::Status> result = probe_->Poll();
   if (!result.has_value() && time - begun_ >= options_.timeout) {
     result = absl::DeadlineExceededError(absl::StrCat(
         "no answer within ", options_.timeout.count() / 1000, " s"));
   }
   if (!result.has_value()) return absl::OkStatus();
+  // Ends the probe's call if it is still in flight.
   probe_ = nullptr;
   // Counted from the start of the last probe, not from its end: the next probe
   // follows at once after a probe that used its whole timeout.
@@ -40,10 +42,14 @@ void Watchdog::Judge(const absl::Status& result) {
     if (failures_ > 0) {
       MR_LOG(INFO) << "the server answers the watchdog's probe again";
     }
+    // Only a port that could be reached once can fail: behind a firewall or in
+    // a container the server's own address may never be reachable from inside.
     armed_ = true;
     failures_ = 0;
     return;
   }
+  // The probe was not made (no descriptor is left), so it says nothing of the
+  // server: it neither counts as a failure nor ends a row of failures.
   if (absl::IsResourceExhausted(result)) {
     MR_LOG_EVERY(WARNING, absl::Minutes(1))
         << "the watchdog cannot probe the server: " << result.message();
@@ -69,6 +75,8 @@ WatchdogThread::WatchdogThread(const Watchdog::Options& options,
       on_dead_(std::move(on_dead)),
       thread_("mr-watchdog", [this] { Run(); }) {}
 
+// Any thread but the watchdog's. on_dead_ may be running: Join() waits for its
+// end, so `on_dead` must not destroy the thread object.
 WatchdogThread::~WatchdogThread() {
   {
     MutexLock lock(mu_);

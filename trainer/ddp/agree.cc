@@ -2,8 +2,6 @@
 
 #include <ATen/Functions.h>
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 

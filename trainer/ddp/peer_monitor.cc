@@ -141,6 +141,9 @@ absl::Status PeerMonitor::Start() {
     return absl::UnavailableError(
         absl::StrCat("cannot monitor the ranks: ", std::strerror(errno)));
   }
+  // From here on peers_, met_ and the sockets belong to the thread alone, so
+  // they need no lock. mu_ guards what callers share with it: missing_, ending_
+  // and why_.
   thread_ = NamedThread("mr-peers", [this] { Run(); });
   return absl::OkStatus();
 }
@@ -173,6 +176,8 @@ absl::StatusOr<std::unique_ptr<PeerMonitor>> PeerMonitor::Connect(
     absl::SleepFor(kConnectRetry.Delay());
   }
   peer->host = address;  // until the handshake names it
+  // Rank 0 needs no handshake to be known: this side has chosen whom to connect
+  // to.
   peer->met = true;
   peer->heard = Clock::now();
   Write(peer->fd, absl::StrCat(kHandshake, options.token, " ", options.rank,
@@ -192,12 +197,16 @@ std::optional<PeerMonitor::MissingRank> PeerMonitor::AwaitMissing(
     absl::Duration timeout) const {
   const SteadyTime deadline = SteadyDeadline(timeout);
   MutexLock lock(mu_);
+  // Also ends when End() was called: then no rank is looked for any more, and
+  // the caller must not wait for its whole timeout.
   while (!missing_.has_value() && !ending_) {
     if (!changed_.WaitUntil(lock, deadline)) break;
   }
   return missing_;
 }
 
+// The first reason counts: the destructor calls this again. The owner joins the
+// thread here, so nothing is written after End() has returned.
 void PeerMonitor::End(absl::string_view why) {
   {
     MutexLock lock(mu_);
@@ -214,6 +223,8 @@ void PeerMonitor::End(absl::string_view why) {
 }
 
 void PeerMonitor::Run() {
+  // The thread. One round: look whether to leave, send and check heartbeats
+  // when they are due, then wait for lines until the next of these times.
   SteadyTime next_beat = Clock::now();
   // Set once End() was called.
   SteadyTime leave_at = SteadyTime::max();
@@ -223,6 +234,9 @@ void PeerMonitor::Run() {
       MutexLock lock(mu_);
       if (ending_) leave_at = now + kGoodbyeTime;
     }
+    // A rank that is just connecting learns why the job ends only if this side
+    // still accepts it, so rank 0 stays until all were met or the time is over.
+    // Other ranks have met all from the start.
     if (leave_at != SteadyTime::max() &&
         (now >= leave_at ||
          std::find(met_.begin(), met_.end(), false) == met_.end())) {
@@ -232,6 +246,8 @@ void PeerMonitor::Run() {
       for (const auto& peer : peers_) {
         if (peer->met) Write(peer->fd, "here\n");
       }
+      // Sent before the check: a process that was stopped for long first shows
+      // that it lives, and the others check by their own clocks.
       CheckHeartbeats(now);
       if (options_.while_missing) {
         if (const auto missing = Missing()) options_.while_missing(*missing);
@@ -253,6 +269,7 @@ void PeerMonitor::Poll(SteadyTime until) {
       std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   poll(waits.data(), waits.size(),
        static_cast<int>(std::max<int64_t>(0, left.count())));
+  // Reset before End()'s flag is read in Run(), so a wake-up is not lost.
   uint64_t woken = 0;
   [[maybe_unused]] const ssize_t n = read(wake_.get(), &woken, sizeof(woken));
   for (size_t i = 2; i < waits.size(); ++i) {
@@ -292,6 +309,8 @@ void PeerMonitor::Accept() {
 
 void PeerMonitor::Read(Peer& peer) {
   char bytes[4096];
+  // The thread reads at most one buffer of a peer in a round: a peer that sends
+  // without end delays the others by that much.
   const ssize_t n = recv(peer.fd.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   const char* broken = nullptr;
@@ -315,6 +334,8 @@ void PeerMonitor::Read(Peer& peer) {
     if (!peer.fd.ok() || peer.input.size() <= kMaxLine) return;
     broken = "is gone: it sent a line that no rank sends";
   }
+  // A stranger that disappears is no rank. The socket is closed first:
+  // SetMissing() writes to every peer that is open and met.
   peer.fd.Reset();
   if (peer.met) SetMissing({peer.rank, peer.host, broken});
 }
@@ -388,9 +409,12 @@ void PeerMonitor::CheckHeartbeats(SteadyTime now) {
 }
 
 void PeerMonitor::SetMissing(MissingRank missing) {
+  // While this rank says goodbye, the others close their connections, too. That
+  // is no loss.
   if (leaving_) return;
   {
     MutexLock lock(mu_);
+    // The first one stays: further ranks mostly end because of it.
     if (missing_.has_value()) return;
     missing_ = missing;
     changed_.NotifyAll();
@@ -414,6 +438,9 @@ void PeerMonitor::SayGoodbye() {
       line = absl::StrCat("end ", OneLine(why_, kMaxReason), "\n");
     }
   }
+  // Only the direction of writing is closed. The peer's last lines are read
+  // below until it closes its side: closing a socket with unread input would
+  // reset the connection, and the peer could lose the line above.
   for (const auto& peer : peers_) {
     Write(peer->fd, line);
     shutdown(peer->fd.get(), SHUT_WR);

@@ -2,8 +2,6 @@
 
 #include <xxhash.h>
 
-#include <cstdint>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"

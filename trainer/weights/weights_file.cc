@@ -1,6 +1,5 @@
 #include "trainer/weights/weights_file.h"
 
-#include <cstdint>
 #include <memory>
 #include <utility>
 

@@ -1,48 +1,12 @@
 #include "server/pipeline/built_pipeline/batch_mixers.h"
 
-#include <utility>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/plan/field_trace.h"
-#include "server/plan/find_field.h"
+#include "server/plan/cut_mix_size.h"
 #include "server/plan/keys.h"
 #include "server/plan/transforms/transforms.h"
 
 namespace millrace::pipeline {
 namespace {
-
-// The size of the images, which must be the same for all images of the
-// transform.
-absl::Status ReadSize(const PipelineSpec& resolved, const DatasetInfo& info,
-                      const CutMix& cut, augment::BatchMixer& mixer) {
-  for (const std::string& name : cut.fields()) {
-    const Field* field = plan::FindField(info, name);
-    if (field == nullptr) continue;  // ResolveSpec() has refused that
-    MR_ASSIGN_OR_RETURN(const plan::FieldTrace trace,
-                        plan::TraceField(resolved, *field));
-    if (!trace.shape || trace.shape->size() != 3) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("transforms[", mixer.place, "].cut_mix: field ", name,
-                       " has images of different sizes"));
-    }
-    const int64_t height = trace.shape->at(0);
-    const int64_t width = trace.shape->at(1);
-    if (mixer.height == 0) {
-      mixer.height = height;
-      mixer.width = width;
-    } else if (mixer.height != height || mixer.width != width) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("transforms[", mixer.place, "].cut_mix: field ", name,
-                       " is ", height, " x ", width, ", another of its fields ",
-                       mixer.height, " x ", mixer.width,
-                       ": cut_mix cuts one rectangle from all of its fields, "
-                       "so give them one size"));
-    }
-  }
-  return absl::OkStatus();
-}
 
 template <typename M>
 augment::BatchMixer ReadMixer(const M& transform, uint32_t place) {
@@ -66,7 +30,10 @@ absl::StatusOr<BatchMixers> BatchMixers::Read(const PipelineSpec& resolved,
     } else if (transform.has_cut_mix()) {
       augment::BatchMixer mixer = ReadMixer(transform.cut_mix(), place);
       mixer.cut = true;
-      MR_RETURN_IF_ERROR(ReadSize(resolved, info, transform.cut_mix(), mixer));
+      MR_ASSIGN_OR_RETURN(const plan::CutSize size,
+                          plan::CutMixSize(resolved, info, place));
+      mixer.height = size.height;
+      mixer.width = size.width;
       result.mixers_.push_back(mixer);
     } else {
       continue;

@@ -27,7 +27,7 @@ namespace millrace::pipeline {
 
 class BatchMixers {
  public:
-  // InvalidArgument: a cut_mix of images of different sizes.
+  // `resolved` comes from ResolveSpec(). Errors as plan::CutMixSize().
   static absl::StatusOr<BatchMixers> Read(const PipelineSpec& resolved,
                                           const DatasetInfo& info);
 

@@ -1,8 +1,6 @@
 #include "server/pipeline/built_pipeline/column.h"
 
 #include <algorithm>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"

@@ -1,7 +1,6 @@
 #include "server/pipeline/reading/batch_reads.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "absl/types/span.h"

@@ -21,6 +21,9 @@ void BadSampleList::Add(const absl::Status& status) {
   const Key key(sample.dataset(), detail.sample());
 
   MutexLock lock(mu_);
+  // samples_ and places_ change together under mu_: each sample of the list has
+  // one entry in the map, which holds its iterator. The newest is first, so the
+  // last one is dropped.
   const auto known = places_.find(key);
   if (known != places_.end()) {
     sample.set_times(known->second->times() + 1);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/logging.h"
 #include "common/status_macros.h"
 #include "server/pipeline/stage/transform_ops.h"
 #include "server/plan/image_field.h"
@@ -20,7 +21,8 @@ class ProgramReader {
 
   absl::Status Read(const PlacedTransform& placed) {
     if (placed.transform->has_decode_image()) {
-      return ReadDecode(placed.transform->decode_image(), placed.place);
+      ReadDecode(placed.transform->decode_image());
+      return absl::OkStatus();
     }
     if (auto op = GeometryOf(placed, options_)) {
       ops_.push_back(*std::move(op));
@@ -41,24 +43,17 @@ class ProgramReader {
   }
 
  private:
-  absl::Status ReadDecode(const DecodeImage& decode, uint32_t place) {
+  void ReadDecode(const DecodeImage& decode) {
     program_.channels = decode.color() == DecodeImage::RGB ? 3 : 1;
     program_.index = decode.color() == DecodeImage::INDEX;
     program_.exact = decode.mode() == DecodeImage::EXACT;
     program_.exif_transpose = decode.exif_transpose();
     for (const OperatorRef& ref : decode.decoders()) {
-      const operators::Operators::Decoder* const decoder =
-          options_.operators == nullptr
-              ? nullptr
-              : options_.operators->FindDecoder(ref.name());
-      if (decoder == nullptr) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "decode_image (transform ", place, "): no decoder \"", ref.name(),
-            "\" is loaded; load its library with --operators"));
-      }
-      program_.decoders.push_back(decoder);
+      // ResolveSpec() has found each decoder among the loaded operators.
+      MR_CHECK(options_.operators != nullptr) << ref.name();
+      program_.decoders.push_back(options_.operators->FindDecoder(ref.name()));
+      MR_CHECK(program_.decoders.back() != nullptr) << ref.name();
     }
-    return absl::OkStatus();
   }
 
   absl::Status AddPixelOp(const PlacedTransform& placed) {

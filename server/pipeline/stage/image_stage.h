@@ -56,11 +56,12 @@ class ImageStage {
 
   // `transforms`: those of the spec that name this field and are computed for
   // each sample, in spec order. They are trusted: they have passed CheckSpec()
-  // and fit the field, as those of a resolved spec; defaults need not be
-  // written. `field` is an encoded image, or a uint8 tensor [H, W, C] (raw
-  // pixels; then no decode_image is among them).
+  // and fit the field, as those of a resolved spec, and `operators` has the
+  // decoders and transforms that they name; defaults need not be written.
+  // `field` is an encoded image, or a uint8 tensor [H, W, C] (raw pixels; then
+  // no decode_image is among them).
   // InvalidArgument: the transforms do not make one size (not with size_only),
-  // or a decoder or transform of `operators` that they name is not loaded.
+  // or an operator refuses its configuration.
   // Unimplemented: this version does not support a transform; names it and its
   // place. Internal: the field is no image. With the role BOXES_XYXY the stage
   // is that of server/pipeline/stage/box_stage.h.

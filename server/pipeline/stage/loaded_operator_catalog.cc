@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/logging.h"
 #include "common/status_macros.h"
 #include "server/pipeline/stage/operator_transform.h"
 
@@ -16,7 +15,8 @@ class LoadedOperatorCatalog final : public plan::OperatorCatalog {
       : operators_(operators) {}
 
   std::optional<Found> FindTransform(const std::string& name) const override {
-    const operators::Operators::Transform* const found = Transform(name);
+    const operators::Operators::Transform* const found =
+        operators_ == nullptr ? nullptr : operators_->FindTransform(name);
     if (found == nullptr) return std::nullopt;
     return Found{found->ref, found->functions.works_on == MILLRACE_ON_IMAGE};
   }
@@ -33,31 +33,21 @@ class LoadedOperatorCatalog final : public plan::OperatorCatalog {
 
   absl::Status CheckOnImages(const CustomTransform& custom, uint32_t place,
                              int channels) const override {
-    return MakeOperatorPixelOp(Known(custom), custom, place, channels).status();
+    return MakeOperatorPixelOp(LoadedTransform(operators_, custom), custom,
+                               place, channels)
+        .status();
   }
 
   absl::StatusOr<Tensor> ResultOf(const CustomTransform& custom, uint32_t place,
                                   const Tensor& input) const override {
-    MR_ASSIGN_OR_RETURN(const auto op,
-                        MakeOperatorTensorOp(Known(custom), custom, place,
-                                             {input.dtype, input.shape}));
+    MR_ASSIGN_OR_RETURN(
+        const auto op,
+        MakeOperatorTensorOp(LoadedTransform(operators_, custom), custom, place,
+                             {input.dtype, input.shape}));
     return Tensor{op->result().dtype, op->result().shape};
   }
 
  private:
-  const operators::Operators::Transform* Transform(
-      const std::string& name) const {
-    return operators_ == nullptr ? nullptr : operators_->FindTransform(name);
-  }
-
-  const operators::Operators::Transform& Known(
-      const CustomTransform& custom) const {
-    const operators::Operators::Transform* const found =
-        Transform(custom.name());
-    MR_CHECK(found != nullptr) << custom.name();
-    return *found;
-  }
-
   std::string Names(absl::string_view kind) const {
     std::string names;
     if (operators_ == nullptr) return "none";

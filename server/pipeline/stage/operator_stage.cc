@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_size.h"
+#include "common/logging.h"
 #include "common/status_macros.h"
-#include "server/operators/operators.h"
 #include "server/pipeline/stage/operator_transform.h"
 #include "server/pipeline/stage/tensor_op.h"
 
@@ -138,20 +138,11 @@ absl::StatusOr<std::unique_ptr<ImageStage>> MakeFieldStage(
   std::vector<std::unique_ptr<const TensorOp>> ops;
   for (const PlacedTransform& placed : transforms.subspan(images)) {
     const CustomTransform& custom = placed.transform->custom();
-    const operators::Operators::Transform* const transform =
-        options.operators == nullptr
-            ? nullptr
-            : options.operators->FindTransform(custom.name());
-    if (!IsTensorOperator(placed) || transform == nullptr ||
-        transform->functions.works_on != MILLRACE_ON_TENSOR) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("transforms[", placed.place,
-                       "]: after an operator on tensors only operators on "
-                       "tensors may follow, and \"",
-                       custom.name(), "\" works on images"));
-    }
-    MR_ASSIGN_OR_RETURN(
-        auto op, MakeOperatorTensorOp(*transform, custom, placed.place, type));
+    // ResolveSpec() refuses transforms of images behind the first of them.
+    MR_CHECK(IsTensorOperator(placed)) << placed.place;
+    MR_ASSIGN_OR_RETURN(auto op, MakeOperatorTensorOp(
+                                     LoadedTransform(options.operators, custom),
+                                     custom, placed.place, type));
     const TensorType said = {
         custom.result_dtype(),
         {custom.result_shape().begin(), custom.result_shape().end()}};

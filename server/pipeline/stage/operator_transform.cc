@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_size.h"
+#include "common/logging.h"
 #include "common/status_macros.h"
 #include "proto/error_detail.h"
 #include "server/augment/random.h"
@@ -243,12 +244,6 @@ class OperatorTensorOp final : public TensorOp {
     millrace_type result;
     MR_RETURN_IF_ERROR(instance_.Create(custom.config(), type_, &result));
     MR_RETURN_IF_ERROR(ReadResult(result));
-    if (custom.has_p() && custom.p() < 1 && !(result_ == input_)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "transforms[", instance_.place(), "]: p is ", custom.p(),
-          ", but the transform turns ", Format(type_), " into ", Format(result),
-          ": samples that it skips would have another type; remove p"));
-    }
     scratch_bytes_ = instance_.ScratchBytes(type_);
     if (scratch_bytes_ > kMaxScratchBytes) {
       return instance_.Mistake(absl::StrCat(
@@ -311,6 +306,15 @@ class OperatorTensorOp final : public TensorOp {
 };
 
 }  // namespace
+
+const operators::Operators::Transform& LoadedTransform(
+    const operators::Operators* operators, const CustomTransform& custom) {
+  MR_CHECK(operators != nullptr) << custom.name();
+  const operators::Operators::Transform* const found =
+      operators->FindTransform(custom.name());
+  MR_CHECK(found != nullptr) << custom.name();
+  return *found;
+}
 
 absl::StatusOr<std::unique_ptr<const augment::PixelOp>> MakeOperatorPixelOp(
     const operators::Operators::Transform& transform,

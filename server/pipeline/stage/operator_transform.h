@@ -24,6 +24,11 @@
 
 namespace millrace::pipeline {
 
+// The transform that `custom` names, which comes from a resolved spec:
+// ResolveSpec() has found it among the loaded operators.
+const operators::Operators::Transform& LoadedTransform(
+    const operators::Operators* operators, const CustomTransform& custom);
+
 // `transform` works on images; `place` is that of `custom` in the spec.
 // InvalidArgument: the operator takes no such configuration or no images of
 // `channels` channels; its own words. Internal: it breaks the rules of the

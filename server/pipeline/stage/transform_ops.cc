@@ -10,7 +10,6 @@
 #include "server/augment/grayscale.h"
 #include "server/augment/portable_math.h"
 #include "server/augment/random_erasing.h"
-#include "server/operators/operators.h"
 #include "server/pipeline/stage/operator_transform.h"
 #include "server/plan/served_field.h"
 #include "server/plan/spec_limits.h"
@@ -152,23 +151,6 @@ std::unique_ptr<const augment::PixelOp> Make(const RandomErasing& erasing,
   return augment::MakeRandomErasing(std::move(o));
 }
 
-absl::StatusOr<std::unique_ptr<const augment::PixelOp>> MakeCustom(
-    const PlacedTransform& placed, int channels,
-    const ImageStageOptions& options) {
-  const CustomTransform& custom = placed.transform->custom();
-  const operators::Operators::Transform* const transform =
-      options.operators == nullptr
-          ? nullptr
-          : options.operators->FindTransform(custom.name());
-  if (transform == nullptr ||
-      transform->functions.works_on != MILLRACE_ON_IMAGE) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "custom (transform ", placed.place, "): no transform \"", custom.name(),
-        "\" on images is loaded; load its library with --operators"));
-  }
-  return MakeOperatorPixelOp(*transform, custom, placed.place, channels);
-}
-
 }  // namespace
 
 std::optional<augment::GeometryOp> GeometryOf(
@@ -290,7 +272,8 @@ absl::StatusOr<std::unique_ptr<const augment::PixelOp>> MakePixelOp(
       return augment::MakeAutoAugment(o);
     }
     case Transform::kCustom:
-      return MakeCustom(placed, channels, options);
+      return MakeOperatorPixelOp(LoadedTransform(options.operators, t.custom()),
+                                 t.custom(), place, channels);
     default:
       return absl::UnimplementedError(
           absl::StrCat(plan::TransformName(t), " (transform ", place,

@@ -34,9 +34,9 @@ std::optional<augment::GeometryOp> GeometryOf(const PlacedTransform& placed,
 std::optional<augment::RandomAffineOptions> AffineOf(
     const PlacedTransform& placed, const ImageStageOptions& options);
 
-// For images of `channels` channels. InvalidArgument: no operator on images
-// among options.operators has this name, or it refuses its configuration.
-// Unimplemented: no transform of pixels. Both name the transform and its place.
+// For images of `channels` channels. InvalidArgument: a custom transform
+// refuses its configuration. Unimplemented: no transform of pixels. Both name
+// the transform and its place.
 absl::StatusOr<std::unique_ptr<const augment::PixelOp>> MakePixelOp(
     const PlacedTransform& placed, int channels,
     const ImageStageOptions& options);

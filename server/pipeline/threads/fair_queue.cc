@@ -446,7 +446,8 @@ void FairQueue::TurnWindow(int64_t now) {
   given_[1] = 0;
 }
 
-std::vector<FairQueue::Share> FairQueue::Shares(size_t most, int64_t now) {
+std::vector<FairQueue::Share> FairQueue::Shares(size_t max_shares,
+                                                int64_t now) {
   TurnWindow(now);
   Refresh(now);
   const double all = given_[0] + given_[1];
@@ -470,7 +471,7 @@ std::vector<FairQueue::Share> FairQueue::Shares(size_t most, int64_t now) {
     return std::tie(b.recent_share, b.seconds, a.client) <
            std::tie(a.recent_share, a.seconds, b.client);
   });
-  if (shares.size() > most) shares.resize(most);
+  if (shares.size() > max_shares) shares.resize(max_shares);
   return shares;
 }
 

@@ -156,8 +156,9 @@ class FairQueue {
   // True: no thread works for the plan of Next()'s lane.
   bool NextIsAlone() const;
 
-  // The clients of the last minute with the most time, most first.
-  std::vector<Share> Shares(size_t most, int64_t now);
+  // The clients of the last minute with the most time, at most `max_shares`, in
+  // the order of their time.
+  std::vector<Share> Shares(size_t max_shares, int64_t now);
 
  private:
   struct PeerOfPlan;

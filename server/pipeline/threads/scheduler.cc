@@ -154,10 +154,10 @@ void Scheduler::PostShared(std::shared_ptr<const Sharer> sharer,
       std::make_shared<CallJob>(std::move(closure)), 0, 1, 1, 0);
 }
 
-std::vector<FairQueue::Share> Scheduler::Shares(size_t most) {
+std::vector<FairQueue::Share> Scheduler::Shares(size_t max_shares) {
   const int64_t now = Now();
   MutexLock lock(mu_);
-  return queue_.Shares(most, now);
+  return queue_.Shares(max_shares, now);
 }
 
 int64_t Scheduler::Now() const {

@@ -136,7 +136,7 @@ class Scheduler {
                   std::function<void()> closure);
 
   // FairQueue::Shares().
-  std::vector<FairQueue::Share> Shares(size_t most);
+  std::vector<FairQueue::Share> Shares(size_t max_shares);
 
   // Sets the number of active threads, 1 .. max_threads(), and starts missing
   // threads. Returns the new number, which is smaller when the system gives no

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/count_text.h"
-#include "common/status_macros.h"
 #include "server/plan/bytes_as_images.h"
 #include "server/plan/image_field.h"
 

@@ -270,6 +270,45 @@ TEST_F(LateStepsTest, OfTwoSilentCallsForTheSameStepsOneStays) {
   EXPECT_FALSE(late_.IsCovered(second, now));
 }
 
+// A server serves the calls of a loader in the order of their batches: a call
+// behind an earlier one, whose frames arrive, waits for its turn.
+TEST_F(LateStepsTest, ACallBehindAnEarlierOneIsNotSilent) {
+  SetServers(true, false);
+  const CallId first = RequestNew(1, 2);
+  const CallId second = RequestNew(1, 2);
+  const absl::Time now = kStart + 2 * kStepTimeout;
+  const auto hear = [this](CallId id, absl::Time at) {
+    table_.NoteProgress(*table_.Find(id), at);
+    servers_.Heard(1, at);
+  };
+  hear(first, now);
+  EXPECT_THAT(late_.FindSilent(now).requests, IsEmpty());
+  EXPECT_FALSE(servers_.IsSilent(1, now));
+  // From then on its own silence counts.
+  const absl::Time later = now + 2 * kStepTimeout;
+  table_.MarkWhole(0);
+  table_.MarkWhole(1);
+  table_.Remove(first);
+  servers_.Heard(1, later - Ms(1));
+  EXPECT_THAT(late_.FindSilent(later - Ms(1)).requests, IsEmpty());
+  servers_.Heard(1, later);
+  EXPECT_THAT(
+      late_.FindSilent(later).requests,
+      ElementsAre(Request{second, 1, {2, 2}, kStepTimeout, false, true}));
+}
+
+TEST_F(LateStepsTest, FramesOfALaterCallDoNotHideASilentOne) {
+  SetServers(true, false);
+  const CallId first = RequestNew(1, 2);
+  const CallId second = RequestNew(1, 2);
+  const absl::Time now = kStart + 2 * kStepTimeout;
+  table_.NoteProgress(*table_.Find(second), now);
+  servers_.Heard(1, now);
+  EXPECT_THAT(
+      late_.FindSilent(now).requests,
+      ElementsAre(Request{first, 1, {0, 2}, kStepTimeout, false, true}));
+}
+
 TEST_F(LateStepsTest, WithoutHedgingOnlyTheTimeoutCounts) {
   LateSteps late({kStepTimeout, false}, &table_, &servers_, &hedge_);
   EXPECT_EQ(late.SilentAfter(), kStepTimeout);

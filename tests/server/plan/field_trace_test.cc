@@ -430,6 +430,18 @@ TEST_F(Trace, MixingNeedsClassesFixedSizesAndPairs) {
       "does not contain its number of classes");
   ExpectInvalid("photos", std::string(kDecode) + "transforms { cut_mix {} }",
                 "cannot be mixed: it has images of different sizes");
+  const std::string two_sizes =
+      std::string(kDecode) + kCrop +
+      "transforms { decode_image { field: 'mask' } } "
+      "transforms { center_crop { fields: 'mask' height: 7 width: 5 } } ";
+  ExpectInvalid("photos",
+                two_sizes +
+                    "transforms { cut_mix { fields: ['image', 'mask'] "
+                    "} }",
+                "cut_mix cuts one rectangle from all of its fields");
+  EXPECT_TRUE(Resolved("photos", two_sizes + "transforms { mix_up { fields: "
+                                             "['image', 'mask'] } }")
+                  .ok());
   ExpectInvalid("photos", "transforms { mix_up { fields: 'weight' } }",
                 "is not an image");
   ExpectInvalid("tiny", "transforms { mix_up { fields: ['image', 'image'] } }",

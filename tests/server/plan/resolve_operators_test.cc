@@ -178,6 +178,17 @@ TEST_F(ResolveOperatorsTest, OperatorsMustFitTheirFields) {
       "transforms { custom { name: 'embed' fields: 'weights' "
       "result_dtype: DTYPE_FLOAT32 result_shape: 3 } }",
       "makes float32 [16], but the spec says float32 [3]");
+  Invalid(
+      "transforms { custom { name: 'embed' fields: 'raw' p: 0.5 } }",
+      "transforms[0].custom: p is 0.5, but the operator embed makes float32 "
+      "[16] of uint8 [8, 8, 3]: samples that it skips would have another type; "
+      "remove p");
+  EXPECT_EQ(Resolved("transforms { custom { name: 'embed' fields: 'raw' p: 0.5 "
+                     "config: 'same' } }")
+                .transforms(0)
+                .custom()
+                .result_dtype(),
+            DTYPE_UINT8);
 }
 
 TEST_F(ResolveOperatorsTest, ImagesAreChangedBeforeTheyBecomeTensors) {

@@ -381,7 +381,6 @@ TEST(ImageStage, RefusesWhatItCannotDo) {
        Code::kInvalidArgument,
        "no transform gives"},
       {{"pad { padding: 9 }"}, Code::kInvalidArgument, "no transform gives"},
-      {{crop, "custom { name: \"mine\" }"}, Code::kInvalidArgument, "mine"},
   };
   for (const Case& c : cases) {
     auto stage = Build(EncodedField(), c.chain);

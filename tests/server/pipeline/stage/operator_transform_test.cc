@@ -213,9 +213,6 @@ TEST_F(OperatorTransformTest, ATensorThatIsLeftOutKeepsItsType) {
   }
   EXPECT_GT(applied, 25);
   EXPECT_LT(applied, 75);
-  const auto changed = MakeTensor("", bytes, 0.5);
-  EXPECT_EQ(changed.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(changed.status().message(), HasSubstr("remove p"));
 }
 
 TEST_F(OperatorTransformTest, ResultsThatCannotBeAreTheLibrarysMistake) {
