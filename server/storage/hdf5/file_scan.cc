@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "server/storage/hdf5/chunk_offsets.h"
 #include "server/storage/hdf5/hdf5_handle.h"
+#include "server/storage/hdf5/heap_value.h"
 #include "server/storage/hdf5/number_type.h"
 #include "server/storage/hdf5/reader_messages.h"
 
@@ -53,11 +54,16 @@ std::string FilterName(hid_t properties, unsigned i, H5Z_filter_t* id) {
   }
 }
 
+struct FileFacts {
+  uint64_t user_block = 0;
+  bool wide = false;  // addresses and lengths have 8 bytes
+};
+
 // Describes one dataset step by step; stops with `left_out`.
 class DatasetScan {
  public:
-  DatasetScan(hid_t set, uint64_t user_block, Hdf5Dataset* out)
-      : set_(set), user_block_(user_block), out_(out) {}
+  DatasetScan(hid_t set, const FileFacts& file, Hdf5Dataset* out)
+      : set_(set), file_(file), out_(out) {}
 
   absl::Status Scan() {
     if (!ScanSpace() || !ScanType() || !ScanFilters() || !CheckSize()) {
@@ -169,7 +175,11 @@ class DatasetScan {
 
   void SetVariable() {
     out_->set_variable(true);
-    out_->set_packed("has values of variable length");
+    out_->set_user_block(file_.user_block);
+    if (!file_.wide && out_->packed().empty()) {
+      out_->set_packed(
+          "has values of variable length in a file with short addresses");
+    }
   }
 
   bool ScanFilters() {
@@ -206,7 +216,8 @@ class DatasetScan {
   }
 
   bool CheckSize() {
-    uint64_t bytes = out_->variable() ? 16 : out_->element_bytes();
+    uint64_t bytes =
+        out_->variable() ? kHeapReferenceBytes : out_->element_bytes();
     if (bytes == 0) return LeaveOut("has values of no bytes");
     for (int i = 1; i < out_->dims_size(); ++i) {
       if (out_->dims(i) > kHdf5MaxRowBytes / bytes) {
@@ -255,7 +266,7 @@ class DatasetScan {
       return absl::OkStatus();
     }
     auto offsets = ChunkOffsets(set_, {chunk[0], chunk[0] * row_bytes_}, chunks,
-                                user_block_);
+                                file_.user_block);
     if (!offsets.ok()) {
       return Damaged(out_->name(), std::string(offsets.status().message()));
     }
@@ -270,7 +281,7 @@ class DatasetScan {
   }
 
   const hid_t set_;
-  const uint64_t user_block_;
+  const FileFacts& file_;
   Hdf5Dataset* const out_;
   Hdf5Handle properties_;
   H5D_layout_t layout_ = H5D_LAYOUT_ERROR;
@@ -280,8 +291,8 @@ class DatasetScan {
 // Visits groups and datasets in the order of their names.
 class FileScan {
  public:
-  FileScan(uint64_t user_block, Hdf5Layout* layout)
-      : user_block_(user_block), layout_(layout) {}
+  FileScan(const FileFacts& file, Hdf5Layout* layout)
+      : file_(file), layout_(layout) {}
 
   absl::Status ScanGroup(hid_t group, const std::string& prefix, int depth) {
     H5O_info_t info;
@@ -351,14 +362,14 @@ class FileScan {
         return ScanGroup(object.get(), absl::StrCat(path, "/"), depth + 1);
       case H5I_DATASET: {
         MR_ASSIGN_OR_RETURN(Hdf5Dataset* const set, Add(path));
-        return DatasetScan(object.get(), user_block_, set).Scan();
+        return DatasetScan(object.get(), file_, set).Scan();
       }
       default:  // a named type holds no data
         return absl::OkStatus();
     }
   }
 
-  const uint64_t user_block_;
+  const FileFacts& file_;
   Hdf5Layout* const layout_;
   std::set<haddr_t> groups_;
 };
@@ -371,11 +382,15 @@ absl::StatusOr<Hdf5Layout> ScanFile(hid_t file) {
   if (!root.ok()) return Damaged("/", LastHdf5Error());
   const Hdf5Handle properties(H5Fget_create_plist(file), H5Pclose);
   hsize_t user_block = 0;
-  if (!properties.ok() || H5Pget_userblock(properties.get(), &user_block) < 0) {
+  size_t address_bytes = 0;
+  size_t length_bytes = 0;
+  if (!properties.ok() || H5Pget_userblock(properties.get(), &user_block) < 0 ||
+      H5Pget_sizes(properties.get(), &address_bytes, &length_bytes) < 0) {
     return Damaged("/", LastHdf5Error());
   }
-  MR_RETURN_IF_ERROR(
-      FileScan(user_block, &layout).ScanGroup(root.get(), "", 0));
+  const FileFacts facts = {.user_block = user_block,
+                           .wide = address_bytes == 8 && length_bytes == 8};
+  MR_RETURN_IF_ERROR(FileScan(facts, &layout).ScanGroup(root.get(), "", 0));
   std::sort(layout.mutable_datasets()->pointer_begin(),
             layout.mutable_datasets()->pointer_end(),
             [](const Hdf5Dataset* a, const Hdf5Dataset* b) {

@@ -362,7 +362,13 @@ absl::StatusOr<std::vector<int>> MatchDatasets(const Hdf5Table& table,
 
 absl::Span<const uint8_t> WithoutPadding(const Hdf5Dataset& set,
                                          absl::Span<const uint8_t> value) {
-  if (set.variable()) return value;
+  if (set.variable()) {
+    // libhdf5 ends texts at the first 0; the heap may have more.
+    return set.stored() == 0
+               ? value.first(static_cast<size_t>(
+                     std::find(value.begin(), value.end(), 0) - value.begin()))
+               : value;
+  }
   size_t size = value.size();
   switch (set.padding()) {
     case Hdf5Dataset::PADDING_NUL:

@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<int>> MatchDatasets(const Hdf5Table& table,
                                                const std::string& file,
                                                int64_t* rows);
 
-// Value of a text of fixed length without what fills it up; other values stay.
+// Value of a text without what fills it up; other values stay.
 absl::Span<const uint8_t> WithoutPadding(const Hdf5Dataset& set,
                                          absl::Span<const uint8_t> value);
 

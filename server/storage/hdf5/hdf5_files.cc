@@ -28,6 +28,11 @@ constexpr uint64_t kPieceBytes = 4096;
 constexpr uint64_t kPieces = 1024;
 constexpr uint64_t kWholeBytes = uint64_t{64} << 20;
 
+// Of one element of a variable value: of a text one byte.
+uint64_t ElementBytes(const Hdf5Dataset& set) {
+  return set.stored() == 0 ? 1 : set.element_bytes();
+}
+
 // Smallest and largest value of the labels, and their hash.
 struct LabelRange {
   int64_t min = std::numeric_limits<int64_t>::max();
@@ -48,6 +53,7 @@ class Description {
     for (const std::string& path : paths) {
       MR_RETURN_IF_ERROR(AddFile(path));
       if (files_.files.size() == 1) MR_RETURN_IF_ERROR(ChooseFields());
+      MR_RETURN_IF_ERROR(FindLargest(&files_.files.back()));
       MR_RETURN_IF_ERROR(CheckOffsets(&files_.files.back()));
       MR_RETURN_IF_ERROR(ReadLabels(files_.files.back()));
     }
@@ -233,6 +239,57 @@ class Description {
     return UsageError(uri_.ApplyTo(files_.rule->class_field(), &schema_));
   }
 
+  // Of values of variable length, reads all references.
+  absl::Status FindLargest(Hdf5File* file) {
+    for (Hdf5Dataset& set : file->sets) {
+      uint64_t largest = 0;
+      if (!set.packed().empty()) {
+        largest = 0;
+      } else if (!set.variable()) {
+        largest = RowBytes(set);
+      } else {
+        MR_ASSIGN_OR_RETURN(const uint32_t elements, MostElements(*file, set));
+        largest = elements * ElementBytes(set);
+        if (largest > file->identity.bytes ||
+            largest > std::numeric_limits<uint32_t>::max()) {
+          return absl::DataLossError(absl::StrCat(
+              file->path, ": dataset '", CleanText(set.name(), 200),
+              "' has a value of ", largest, " bytes, which is ",
+              largest > file->identity.bytes ? "more than the file has"
+                                             : "4 GiB or more",
+              "; copy the file again, or write it again"));
+        }
+      }
+      file->largest.push_back(largest);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint32_t> MostElements(const Hdf5File& file,
+                                        const Hdf5Dataset& set) {
+    constexpr uint64_t kRows = 4096;  // of one read
+    uint32_t most = 0;
+    std::vector<uint8_t> bytes;
+    for (int c = 0; c < set.chunk_offsets_size(); ++c) {
+      const uint64_t begin = static_cast<uint64_t>(c) * set.chunk_rows();
+      const uint64_t rows = std::min(set.chunk_rows(), set.dims(0) - begin);
+      for (uint64_t row = 0; row < rows; row += kRows) {
+        bytes.resize(std::min(kRows, rows - row) * kHeapReferenceBytes);
+        MR_RETURN_IF_ERROR(
+            objects_.Read(file.path, file.identity,
+                          set.chunk_offsets(c) + row * kHeapReferenceBytes,
+                          absl::MakeSpan(bytes)));
+        for (size_t at = 0; at < bytes.size(); at += kHeapReferenceBytes) {
+          most = std::max(most,
+                          ParseHeapReference(absl::MakeConstSpan(bytes).subspan(
+                                                 at, kHeapReferenceBytes))
+                              .elements);
+        }
+      }
+    }
+    return most;
+  }
+
   // What libhdf5 says of offsets is compared with what it reads: a dataset
   // whose first and last row are other bytes is not read by offset.
   absl::Status CheckOffsets(Hdf5File* file) {
@@ -253,16 +310,19 @@ class Description {
   absl::StatusOr<bool> IsAtItsOffset(const Hdf5File& file, size_t column,
                                      uint64_t row) {
     const Hdf5Dataset& set = file.sets[column];
-    std::string bytes(RowBytes(set), '\0');
-    MR_RETURN_IF_ERROR(
-        objects_.Read(file.path, file.identity, RowOffset(set, row),
-                      absl::MakeSpan(reinterpret_cast<uint8_t*>(bytes.data()),
-                                     bytes.size())));
+    const auto load = [&](uint64_t offset, absl::Span<uint8_t> to) {
+      return objects_.Read(file.path, file.identity, offset, to);
+    };
+    const auto place = FindValue(set, row, file.identity.bytes, load);
+    if (absl::IsDataLoss(place.status())) return false;
+    MR_RETURN_IF_ERROR(place.status());
+    std::vector<uint8_t> bytes(place->bytes);
+    MR_RETURN_IF_ERROR(load(place->offset, absl::MakeSpan(bytes)));
+    const absl::Span<const uint8_t> found = WithoutPadding(set, bytes);
     bool same = false;
     MR_RETURN_IF_ERROR(
         Read(file, column, row, [&](absl::Span<const uint8_t> value) {
-          same = value.size() == bytes.size() &&
-                 std::memcmp(value.data(), bytes.data(), bytes.size()) == 0;
+          same = WithoutPadding(set, value) == found;
         }));
     return same;
   }
@@ -354,9 +414,24 @@ std::string WhyPacked(const Hdf5Files& files, size_t column) {
   return "";
 }
 
-uint64_t RowOffset(const Hdf5Dataset& set, uint64_t row) {
-  return set.chunk_offsets(static_cast<int>(row / set.chunk_rows())) +
-         row % set.chunk_rows() * RowBytes(set);
+absl::StatusOr<ValuePlace> FindValue(const Hdf5Dataset& set, uint64_t row,
+                                     uint64_t file_bytes, LoadBytes load) {
+  const uint64_t row_bytes =
+      set.variable() ? kHeapReferenceBytes : RowBytes(set);
+  ValuePlace place = {
+      .offset = set.chunk_offsets(static_cast<int>(row / set.chunk_rows())) +
+                row % set.chunk_rows() * row_bytes,
+      .bytes = row_bytes};
+  if (!set.variable()) return place;
+  uint8_t bytes[kHeapReferenceBytes];
+  MR_RETURN_IF_ERROR(load(place.offset, absl::MakeSpan(bytes)));
+  const HeapReference reference = ParseHeapReference(bytes);
+  place.bytes = reference.elements * ElementBytes(set);
+  if (place.bytes == 0) return place;
+  MR_ASSIGN_OR_RETURN(place.offset,
+                      FindHeapValue(reference, place.bytes, set.user_block(),
+                                    file_bytes, load));
+  return place;
 }
 
 absl::StatusOr<Hdf5Files> DescribeHdf5(const ExtentUri& uri,

@@ -19,6 +19,7 @@
 #include "server/storage/chunks/column_rule.h"
 #include "server/storage/extents/extent_uri.h"
 #include "server/storage/hdf5/hdf5_fields.h"
+#include "server/storage/hdf5/heap_value.h"
 #include "server/storage/hdf5/row_blocks.h"
 #include "server/storage/objects/object_reader.h"
 
@@ -30,6 +31,8 @@ struct Hdf5File {
   // Of each column, in the order of the table.
   std::vector<int> numbers;  // of the datasets in the file
   std::vector<Hdf5Dataset> sets;
+  // Max bytes of a value that is read by offset, of each column.
+  std::vector<uint64_t> largest;
   int64_t first_sample = 0;
   int64_t samples = 0;
 };
@@ -45,8 +48,16 @@ struct Hdf5Files {
 // dataset and the file; empty: they are.
 std::string WhyPacked(const Hdf5Files& files, size_t column);
 
-// The place of row `row` in the file; the dataset is readable by offset.
-uint64_t RowOffset(const Hdf5Dataset& set, uint64_t row);
+struct ValuePlace {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+// The place of the value of row `row` in a file of `file_bytes`; the dataset is
+// readable by offset. Reads references to values of variable length. DataLoss:
+// they are damaged. Errors of `load`.
+absl::StatusOr<ValuePlace> FindValue(const Hdf5Dataset& set, uint64_t row,
+                                     uint64_t file_bytes, LoadBytes load);
 
 // Errors of OpenHdf5(). `blocks` gets the processes that were started.
 absl::StatusOr<Hdf5Files> DescribeHdf5(const ExtentUri& uri,

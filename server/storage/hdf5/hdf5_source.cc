@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/byte_size.h"
 #include "common/first_of.h"
 #include "common/status_macros.h"
@@ -31,13 +31,12 @@ class Hdf5Source final : public RecordSource {
  public:
   Hdf5Source(std::unique_ptr<ObjectReader> objects,
              std::unique_ptr<RowBlocks> blocks, Hdf5Files files,
-             RecordSplitter splitter, uint64_t record_bytes,
-             ByteBudget::Reservation list, std::unique_ptr<ReadMemory> memory)
+             RecordSplitter splitter, ByteBudget::Reservation list,
+             std::unique_ptr<ReadMemory> memory)
       : objects_(std::move(objects)),
         blocks_(std::move(blocks)),
         files_(std::move(files)),
         splitter_(std::move(splitter)),
-        record_bytes_(record_bytes),
         list_(std::move(list)),
         memory_(std::move(memory)) {}
 
@@ -69,8 +68,6 @@ class Hdf5Source final : public RecordSource {
 
   const Hdf5Files& files() const { return files_; }
   const RecordSplitter& splitter() const { return splitter_; }
-  // Max bytes of a record whose columns are all read by offset.
-  uint64_t record_bytes() const { return record_bytes_; }
   FileRoom& room() const { return memory_->room(); }
   // Null: all columns are read by offset.
   RowBlocks* blocks() const { return blocks_.get(); }
@@ -90,7 +87,6 @@ class Hdf5Source final : public RecordSource {
   const std::unique_ptr<RowBlocks> blocks_;
   const Hdf5Files files_;
   const RecordSplitter splitter_;
-  const uint64_t record_bytes_;
   const ByteBudget::Reservation list_;  // of the places of chunks
   const std::unique_ptr<ReadMemory> memory_;
   mutable FileFaults faults_;
@@ -121,15 +117,15 @@ class Hdf5Reader final : public RecordReader {
       if (!built.ok()) return At(std::move(built), sample, index);
       return Use(own_, &sample, index, visit);
     }
-    // Before the file is opened: who waits for memory holds no descriptor.
-    const FileRoom::Buffer buffer(source_.room(), source_.record_bytes());
+    const absl::StatusOr<uint64_t> room = FindValues(sample);
+    if (!room.ok()) return At(room.status(), sample, index);
+    const FileRoom::Buffer buffer(source_.room(), *room);
     if (buffer.data() == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the system has no memory for the ",
-                       FormatByteSize(source_.record_bytes()), " of a row of ",
-                       files[sample.shard].path));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the system has no memory for the ", FormatByteSize(*room),
+          " of a row of ", files[sample.shard].path));
     }
-    absl::StatusOr<size_t> bytes = BuildByOffset(sample, buffer.data());
+    const absl::StatusOr<size_t> bytes = LoadValues(sample, buffer.data());
     if (!bytes.ok()) return At(bytes.status(), sample, index);
     return Use({buffer.data(), *bytes}, &sample, index, visit);
   }
@@ -172,9 +168,8 @@ class Hdf5Reader final : public RecordReader {
     return visit(*sample);
   }
 
-  // Places the sizes of varying columns, then calls `read` with each column
-  // that is used or has a fixed size.
-  size_t HeaderBytes(const Hdf5File& file) const {
+  // Bytes of the sizes of varying columns, before the values.
+  static size_t HeaderBytes(const Hdf5File& file) {
     size_t bytes = 0;
     for (const Hdf5Dataset& set : file.sets) {
       if (Varies(set)) bytes += sizeof(uint32_t);
@@ -182,22 +177,58 @@ class Hdf5Reader final : public RecordReader {
     return bytes;
   }
 
-  // A record whose columns lie in the file as they are, at `out`.
-  absl::StatusOr<size_t> BuildByOffset(const EncodedSample& sample,
-                                       uint8_t* out) {
+  // Sets places_ of a record whose values are read by offset. Returns the bytes
+  // of the record.
+  absl::StatusOr<uint64_t> FindValues(const EncodedSample& sample) {
+    const Hdf5File& file = source_.files().files[sample.shard];
+    places_.assign(file.sets.size(), {});
+    uint64_t record = HeaderBytes(file);
+    for (size_t i = 0; i < file.sets.size(); ++i) {
+      const Hdf5Dataset& set = file.sets[i];
+      if (!IsUsed(i)) {
+        if (!Varies(set)) places_[i].bytes = RowBytes(set);
+      } else {
+        auto place = FindValue(set, static_cast<uint64_t>(sample.row),
+                               file.identity.bytes,
+                               [&](uint64_t offset, absl::Span<uint8_t> to) {
+                                 return source_.Load(sample.shard, offset, to);
+                               });
+        if (!place.ok()) return Named(place.status(), file, set, sample.row);
+        if (place->bytes > file.largest[i]) {
+          // Only if the file has changed in a way that its times do not show.
+          return Named(absl::DataLossError("the value is larger than before"),
+                       file, set, sample.row);
+        }
+        places_[i] = *place;
+      }
+      record += places_[i].bytes;
+    }
+    return record;
+  }
+
+  static absl::Status Named(const absl::Status& status, const Hdf5File& file,
+                            const Hdf5Dataset& set, int64_t row) {
+    if (!absl::IsDataLoss(status) ||
+        absl::StrContains(status.message(), file.path)) {
+      return status;
+    }
+    return absl::DataLossError(absl::StrCat(file.path, ": row ", row,
+                                            " of dataset '", set.name(),
+                                            "': ", status.message()));
+  }
+
+  // Reads the values of places_ to a record at `out`. Returns its bytes.
+  absl::StatusOr<size_t> LoadValues(const EncodedSample& sample, uint8_t* out) {
     const Hdf5File& file = source_.files().files[sample.shard];
     size_t sizes = 0;
     size_t at = HeaderBytes(file);
     for (size_t i = 0; i < file.sets.size(); ++i) {
       const Hdf5Dataset& set = file.sets[i];
-      uint64_t bytes = RowBytes(set);
-      if (IsUsed(i)) {
-        MR_RETURN_IF_ERROR(source_.Load(
-            sample.shard, RowOffset(set, static_cast<uint64_t>(sample.row)),
-            {out + at, bytes}));
+      uint64_t bytes = places_[i].bytes;
+      if (IsUsed(i) && bytes > 0) {
+        MR_RETURN_IF_ERROR(
+            source_.Load(sample.shard, places_[i].offset, {out + at, bytes}));
         bytes = WithoutPadding(set, {out + at, bytes}).size();
-      } else if (Varies(set)) {
-        bytes = 0;
       }
       if (Varies(set)) {
         const auto size = static_cast<uint32_t>(bytes);
@@ -252,7 +283,8 @@ class Hdf5Reader final : public RecordReader {
   std::vector<bool> used_;  // empty: all
   std::vector<int> which_;
   RecordFields fields_;
-  std::vector<uint8_t> own_;
+  std::vector<ValuePlace> places_;  // of columns; of a record by offset
+  std::vector<uint8_t> own_;        // a record of blocks
 };
 
 absl::StatusOr<std::unique_ptr<RecordReader>> Hdf5Source::NewReader() const {
@@ -282,8 +314,8 @@ uint64_t RecordBytes(const Hdf5Files& files) {
   uint64_t largest = 0;
   for (const Hdf5File& file : files.files) {
     uint64_t bytes = 0;
-    for (const Hdf5Dataset& set : file.sets) {
-      bytes += RowBytes(set) + (Varies(set) ? sizeof(uint32_t) : 0);
+    for (size_t i = 0; i < file.sets.size(); ++i) {
+      bytes += file.largest[i] + (Varies(file.sets[i]) ? sizeof(uint32_t) : 0);
     }
     largest = std::max(largest, bytes);
   }
@@ -356,9 +388,9 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenHdf5(
                "the memory for reading; raise --memory_budget"),
            .dataset = &files.info},
           options, &list));
-  return std::make_unique<Hdf5Source>(
-      std::move(objects), std::move(blocks), std::move(files),
-      std::move(splitter), record_bytes, std::move(list), std::move(memory));
+  return std::make_unique<Hdf5Source>(std::move(objects), std::move(blocks),
+                                      std::move(files), std::move(splitter),
+                                      std::move(list), std::move(memory));
 }
 
 }  // namespace millrace::storage
