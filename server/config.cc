@@ -19,6 +19,7 @@
 #include "common/clean_text.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
+#include "server/outside_budget.h"
 #include "server/rpc/listen_address.h"
 #include "server/rpc/open_connections.h"
 #include "server/storage/schemes.h"
@@ -51,8 +52,6 @@ constexpr double kMaxWeight = 100;
 constexpr uint32_t kMaxTimeoutMs = 24 * 3600 * 1000;
 // Max length of a Unix socket's path in the system.
 constexpr size_t kMaxSocketPath = 107;
-// Code, libraries and gRPC's own buffers: memory in addition to the budget.
-constexpr uint64_t kOutsideBudgetBytes = 200 << 20;
 // Descriptors of gRPC, the sockets and the accept loop.
 constexpr uint64_t kServerFiles = 10;
 

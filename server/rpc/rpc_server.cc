@@ -23,6 +23,7 @@
 #include "proto/wire/version.h"
 #include "server/file_limit.h"
 #include "server/local/local_server.h"
+#include "server/outside_budget.h"
 #include "server/rpc/client_shares.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/data_service.h"
@@ -43,12 +44,11 @@ namespace {
 // Time for streams to end after they were told to, and for gRPC to close its
 // connections.
 constexpr absl::Duration kCloseTime = absl::Seconds(1);
-// Memory that gRPC may use for connections and requests (not for batches, which
-// the budget counts). Above it, gRPC refuses calls and closes idle connections.
+// Memory that gRPC may use for connections and requests, part of
+// kOutsideBudgetBytes (not for batches, which the budget counts). Above it,
+// gRPC refuses calls and closes idle connections.
 constexpr uint64_t kGrpcBytes = 128 << 20;
 constexpr int kMaxMetadataBytes = 16 << 10;
-// Memory of the process outside the budget: code, libraries, and kGrpcBytes.
-constexpr uint64_t kOutsideBudget = 200 << 20;
 // Max concurrent calls of one connection. A client queues further calls.
 constexpr int kMaxCallsPerConnection = 1024;
 
@@ -76,7 +76,8 @@ class RpcServerImpl final : public RpcServer {
         counters_(std::make_shared<StatusCounters>()),
         live_payloads_(std::make_shared<LivePayloads>()),
         shares_(options.engine->batch_budget_bytes()),
-        memory_({.expected_bytes = options.budget->capacity() + kOutsideBudget,
+        memory_({.expected_bytes =
+                     options.budget->capacity() + server::kOutsideBudgetBytes,
                  .resident = &ResidentBytes,
                  .in_use = &AllocatedBytes,
                  .release =
