@@ -36,22 +36,26 @@ absl::StatusOr<ClassLabels> ClassLabels::Create(const ForeignOptions& options,
   if (options.label_from == LabelFrom::kFile) {
     MR_RETURN_IF_ERROR(labels.ReadLabels());
   }
-  if (!labels.names_) return labels;
-  if (uri.label_offset != 0) {
+  if (labels.names_) MR_RETURN_IF_ERROR(labels.StartNames());
+  return labels;
+}
+
+absl::Status ClassLabels::StartNames() {
+  names_ = true;
+  if (uri_.label_offset != 0) {
     return absl::InvalidArgumentError(
         "the labels are names, and label_offset is for numbers: remove it");
   }
-  if (!uri.classes_file.empty()) {
-    Schema schema;
-    schema.add_fields();
-    MR_RETURN_IF_ERROR(uri.ApplyTo(0, &schema));
-    for (const std::string& name : schema.fields(0).class_names()) {
-      const auto number = static_cast<int32_t>(labels.numbers_.size());
-      labels.numbers_.emplace(name, number);
-    }
-    labels.names_given_ = true;
+  if (uri_.classes_file.empty()) return absl::OkStatus();
+  Schema schema;
+  schema.add_fields();
+  MR_RETURN_IF_ERROR(uri_.ApplyTo(0, &schema));
+  for (const std::string& name : schema.fields(0).class_names()) {
+    const auto number = static_cast<int32_t>(numbers_.size());
+    numbers_.emplace(name, number);
   }
-  return labels;
+  names_given_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status ClassLabels::ReadLabels() {
@@ -95,7 +99,7 @@ absl::Status ClassLabels::AddNumber(absl::string_view label) {
     return absl::DataLossError(absl::StrCat(
         "has label '", CleanText(label, kShownBytes), "', which is no number"));
   }
-  const int64_t index = number + offset_;
+  const int64_t index = number + uri_.label_offset;
   if (index < 0 || index >= std::numeric_limits<int32_t>::max()) {
     return absl::DataLossError(absl::StrCat(
         "has label ", number, ", which gives class index ", index, ": ",
@@ -134,6 +138,21 @@ absl::Status ClassLabels::AddName(absl::string_view name) {
   return absl::OkStatus();
 }
 
+absl::Status ClassLabels::AddValue(absl::string_view label) {
+  int64_t number;
+  const bool is_number = ParseNumber(label, &number);
+  if (classes_.empty() && !is_number) MR_RETURN_IF_ERROR(StartNames());
+  if (!names_) return AddNumber(label);
+  if (label.empty()) return absl::DataLossError("has an empty label");
+  if (is_number) {
+    return absl::DataLossError(
+        absl::StrCat("has label ", number,
+                     ", and the first label of the dataset is a name: labels "
+                     "must be numbers, or names"));
+  }
+  return AddName(label);
+}
+
 absl::Status ClassLabels::Add(absl::string_view key, absl::string_view label) {
   if (from_ == LabelFrom::kPrefix) {
     const absl::string_view name = ClassPrefixOf(key);
@@ -148,7 +167,7 @@ absl::Status ClassLabels::Add(absl::string_view key, absl::string_view label) {
         "has no class: the key does not match the pattern of the option label");
   }
   if (from_ == LabelFrom::kKey) {
-    return AddNumber(absl::StripAsciiWhitespace(label));
+    return AddValue(absl::StripAsciiWhitespace(label));
   }
   const auto line = std::lower_bound(
       lines_.begin(), lines_.end(), key,

@@ -56,16 +56,20 @@ class ClassLabels {
       : from_(options.label_from),
         pattern_(options.pattern),
         file_(options.labels_file),
-        offset_(uri.label_offset) {}
+        uri_(uri) {}
 
   absl::Status ReadLabels();
+  // Labels are names.
+  absl::Status StartNames();
+  // The value of a label key: the first one decides between numbers and names.
+  absl::Status AddValue(absl::string_view label);
   absl::Status AddNumber(absl::string_view label);
   absl::Status AddName(absl::string_view name);
 
   ForeignOptions::LabelFrom from_;
   std::optional<KeyPattern> pattern_;  // of kPattern
   std::string file_;
-  int64_t offset_;
+  ExtentUri uri_;
   // Of kFile: its text, and key and label of each line in the order of keys.
   std::unique_ptr<std::string> text_;
   std::vector<std::pair<absl::string_view, absl::string_view>> lines_;

@@ -30,7 +30,7 @@
 namespace millrace::storage {
 
 struct ContentRecord {
-  std::string keys;                  // the fingerprint without the content
+  std::string keys;                   // the fingerprint without the content
   std::vector<ObjectIdentity> files;  // the environments
   // Of each environment: the sum of the hashes of its samples.
   std::vector<Hash128> sums;

@@ -1,7 +1,7 @@
 // Opens LMDB environments that other programs wrote as a dataset: Caffe's
 // Datum, images or bytes by key, images with texts (docs/formats.md, Foreign
-// LMDB). Samples are read where they lie in the mapped files. The fingerprint is
-// that of the content if `millrace-data index` has computed it
+// LMDB). Samples are read where they lie in the mapped files. The fingerprint
+// is that of the content if `millrace-data index` has computed it
 // (content_record.h), otherwise one of keys and lengths.
 
 #ifndef MILLRACE_SERVER_STORAGE_FOREIGN_LMDB_FOREIGN_SOURCE_H_

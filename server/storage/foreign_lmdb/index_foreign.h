@@ -1,5 +1,5 @@
-// Computes the content hash of a foreign LMDB dataset for `millrace-data index`:
-// reads every value once.
+// Computes the content hash of a foreign LMDB dataset for `millrace-data
+// index`: reads every value once.
 //
 //   MR_ASSIGN_OR_RETURN(auto indexed, IndexForeignLmdb(rest, options, 8, {}));
 

@@ -16,12 +16,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/atomic_file.h"
 #include "common/file_error.h"
 #include "common/folder.h"
 #include "common/logging.h"
 #include "common/read_file.h"
 #include "common/status_macros.h"
+#include "common/stop_signals.h"
 #include "common/unique_fd.h"
 #include "common/write_bytes.h"
 #include "server/storage/cache_folder.h"
@@ -37,6 +40,7 @@ constexpr absl::string_view kLock = "lock";
 constexpr absl::string_view kMagic = "MRUNPACK";
 constexpr uint32_t kVersion = 1;
 constexpr uint64_t kMaxDescriptionBytes = 64 << 10;
+constexpr absl::Duration kLockInterval = absl::Milliseconds(20);
 
 int64_t Nanos(const struct timespec& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
@@ -109,6 +113,12 @@ std::string RandomName() {
       absl::Hex(uint64_t{random()} << 32 | random(), absl::kZeroPad16));
 }
 
+absl::Status CheckStopped() {
+  return StopSignals::signal() == 0
+             ? absl::OkStatus()
+             : absl::CancelledError("stopped by a signal");
+}
+
 // Holds the lock of a folder, which exists then. Without locks in the file
 // system, each process makes its own copy, and the last description counts.
 class FolderLock {
@@ -125,14 +135,16 @@ class FolderLock {
         if (errno == ENOENT) continue;  // another one has removed the folder
         return FileError(errno, "write", path);
       }
-      if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      // A blocked call would not notice a request to stop.
+      while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 &&
+             (errno == EWOULDBLOCK || errno == EINTR)) {
         if (!std::exchange(waited, true)) {
           MR_LOG(INFO) << "waits until another process or thread has "
                           "decompressed "
                        << name;
         }
-        while (flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
-        }
+        MR_RETURN_IF_ERROR(CheckStopped());
+        absl::SleepFor(kLockInterval);
       }
       // Who held the lock before may have removed the folder.
       struct stat held;
@@ -192,6 +204,8 @@ class FileSink final : public RawSink {
       return absl::DataLossError("too many bytes");
     }
     written_ += bytes.size();
+    status_ = CheckStopped();
+    MR_RETURN_IF_ERROR(status_);
     absl::string_view rest(reinterpret_cast<const char*>(bytes.data()),
                            bytes.size());
     status_ = WriteBytes(fd_, path_, &rest);
@@ -200,7 +214,8 @@ class FileSink final : public RawSink {
 
   bool too_many() const { return too_many_; }
   uint64_t written() const { return written_; }
-  const absl::Status& status() const { return status_; }  // of the disk
+  // Of the disk; or a request to stop.
+  const absl::Status& status() const { return status_; }
 
  private:
   const int fd_;
@@ -233,8 +248,8 @@ absl::Status UnpackTo(int fd, const std::string& path, const std::string& name,
   if (sink.too_many() && sizes.empty()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         name, " decompresses to more than ", limit,
-        " bytes, and its size is not known before: the folder of ", path,
-        " has no room for more: name another folder with --cache_dir=DIR"));
+        " bytes, and its size is not known before: the file system of ", path,
+        " has no room for more"));
   }
   if (sink.too_many()) {
     return Damaged(name, *packed.unpacker,

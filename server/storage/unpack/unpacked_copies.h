@@ -52,8 +52,9 @@ class UnpackedCopies {
   // compressed file. After an error nothing of the copy is left.
   //
   // DataLoss: the compressed file is damaged, or its raw bytes have another
-  // size than packed.raw_sizes or, where it has none, more than `max_bytes`;
-  // names the file. ResourceExhausted: the disk is full.
+  // size than packed.raw_sizes; names the file. ResourceExhausted: the disk is
+  // full, or a file without raw_sizes has more than `max_bytes`. Cancelled: a
+  // request to stop (stop_signals.h).
   absl::StatusOr<UnpackedCopy> Make(const std::string& name,
                                     const ObjectIdentity& identity,
                                     const PackedObject& packed,

@@ -15,8 +15,8 @@
 #include "server/storage/extents/extent_cache.h"
 #include "server/storage/extents/extent_formats.h"
 #include "server/storage/extents/extent_uri.h"
-#include "server/storage/objects/local_objects.h"
 #include "server/storage/open.h"
+#include "server/storage/unpack/unpacked_objects.h"
 #include "tests/server/pipeline/engine_fixture.h"
 #include "tests/server/storage/storage_testing.h"
 
@@ -35,6 +35,7 @@ struct Chunks {
 };
 constexpr Chunks kChunks[] = {
     {"mds", "tests/testdata/mds/photos"},
+    {"mds", "tests/testdata/mds/photos_zstd"},
     {"litdata", "tests/testdata/litdata/photos"},
     {"litdata", "tests/testdata/litdata/photos_0_2_20"},
     {"litdata", "tests/testdata/litdata/tuples"},
@@ -103,7 +104,7 @@ class ChunkBatchesTest : public ::testing::Test {
 
   // Reads the content of all samples into the index of the cache folder.
   void Index(const Chunks& chunks) {
-    storage::LocalObjects objects;
+    storage::UnpackedObjects objects(folder_ / "cache");
     const auto uri = storage::ExtentUri::Parse(chunks.scheme, chunks.path);
     ASSERT_TRUE(uri.ok()) << uri.status();
     std::string file;

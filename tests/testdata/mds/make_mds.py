@@ -8,6 +8,8 @@ what the reader of MDS is tested with. Run it only to add a case:
     /tmp/venv/bin/python make_mds.py
 
 photos   eight JPEG files of ../images in three shards, with class numbers
+photos_zstd
+         the same, compressed
 every    one column of each encoding, three samples in one shard
 zstd, gz, bz2, br, snappy
          a compressed shard each
@@ -41,9 +43,10 @@ def write(name, columns, samples, **options):
             out.write(sample)
 
 
-write("photos", {"image": "jpeg", "label": "int"},
-      ({"image": Image.open(images / f"exif_{i + 1}.jpg"), "label": i % 3} for i in range(8)),
-      size_limit=4000)
+for name, compression in (("photos", None), ("photos_zstd", "zstd:19")):
+    write(name, {"image": "jpeg", "label": "int"},
+          ({"image": Image.open(images / f"exif_{i + 1}.jpg"), "label": i % 3} for i in range(8)),
+          size_limit=4000, compression=compression)
 
 
 def pixels(i):

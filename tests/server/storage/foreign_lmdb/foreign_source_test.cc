@@ -276,6 +276,41 @@ TEST_F(ForeignSourceTest, AnEnvironmentThatIsNoFileIsNamed) {
   }
 }
 
+TEST_F(ForeignSourceTest, AnotherKeyGivesANameOrANumber) {
+  WriteEnvironment(folder_ / "names", {{"1", LikePng("1")},
+                                       {"1.txt", "dog\n"},
+                                       {"2", LikePng("2")},
+                                       {"2.txt", "cat"}});
+  const auto source = Open("names?label_key={key}.txt");
+  ASSERT_NE(source, nullptr);
+  EXPECT_THAT(source->info().schema().fields(1).class_names(),
+              ElementsAre("cat", "dog"));
+  EXPECT_EQ(All("names?label_key={key}.txt"),
+            (Samples{{LikePng("1"), Label(1)}, {LikePng("2"), Label(0)}}));
+  EXPECT_THAT(Why("names?label_key={key}.txt&label_offset=1"),
+              HasSubstr("the labels are names, and label_offset is for"));
+  WriteFile(folder_ / "c.txt", "bird\ncat\ndog\n");
+  EXPECT_EQ(All(absl::StrCat("names?label_key={key}.txt&classes=",
+                             folder_ / "c.txt")),
+            (Samples{{LikePng("1"), Label(2)}, {LikePng("2"), Label(1)}}));
+  // Numbers and names do not mix.
+  WriteEnvironment(folder_ / "mixed", {{"1", LikePng("1")},
+                                       {"1.txt", "dog"},
+                                       {"2", LikePng("2")},
+                                       {"2.txt", "7"}});
+  EXPECT_THAT(
+      Why("mixed?label_key={key}.txt"),
+      AllOf(HasSubstr("key '2'"), HasSubstr("has label 7, and the first "
+                                            "label of the dataset")));
+  WriteEnvironment(folder_ / "first", {{"1", LikePng("1")},
+                                       {"1.txt", "7"},
+                                       {"2", LikePng("2")},
+                                       {"2.txt", "dog"}});
+  EXPECT_THAT(Why("first?label_key={key}.txt"),
+              AllOf(HasSubstr("key '2'"),
+                    HasSubstr("has label 'dog', which is no number")));
+}
+
 TEST_F(ForeignSourceTest, AFileGivesLabels) {
   WriteEnvironment(folder_ / "d", {{"a", LikePng("1")}, {"b\t", LikePng("2")}});
   WriteFile(folder_ / "l.tsv", "b\t\t7\r\na\t2\nunused\t9\n");
