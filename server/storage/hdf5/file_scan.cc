@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
@@ -24,6 +25,12 @@ constexpr int kMaxDepth = 64;  // of groups
 constexpr size_t kMaxGroups = 65536;
 
 absl::Status Damaged(const std::string& name, const std::string& reason) {
+  if (absl::StrContains(reason, "version number")) {
+    return absl::UnimplementedError(absl::StrCat(
+        "object '", name, "' has a newer form than libhdf5 ", H5_VERS_MAJOR,
+        ".", H5_VERS_MINOR, ".", H5_VERS_RELEASE, " reads (", reason,
+        "); write the file again with libver=('earliest', 'v110')"));
+  }
   return absl::DataLossError(
       absl::StrCat("object '", name, "' is damaged: ", reason,
                    "; copy the file again, or write it again"));

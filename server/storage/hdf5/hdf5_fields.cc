@@ -115,7 +115,7 @@ class Choice {
                                            " cannot be a field: it ", why));
         }
         LeftOutColumn* const out = &table_.left_out.emplace_back();
-        out->set_name(CleanText(set.name(), kMaxQuoted));
+        out->set_name(CleanText(FieldName(name), kMaxQuoted));
         out->set_reason(absl::StrCat("the dataset ", why));
         continue;
       }

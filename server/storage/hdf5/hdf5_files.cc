@@ -105,8 +105,8 @@ class Description {
   // Calls `use` with the row of column `column`.
   template <typename Use>
   absl::Status Read(const Hdf5File& file, size_t column, uint64_t row,
-                    const Use& use) {
-    return blocks_.Read(file.path, file.numbers[column], row, use);
+                    RowBlocks::Ahead ahead, const Use& use) {
+    return blocks_.Read(file.path, file.numbers[column], row, ahead, use);
   }
 
   absl::Status ChooseFields() {
@@ -114,11 +114,12 @@ class Description {
     first_row_.resize(files_.table.columns.size());
     std::vector<absl::Span<const uint8_t>> values;
     for (size_t i = 0; i < first_row_.size(); ++i) {
-      MR_RETURN_IF_ERROR(
-          Read(first, i, 0, [&](absl::Span<const uint8_t> value) {
-            value = WithoutPadding(first.sets[i], value);
-            first_row_[i].assign(value.begin(), value.end());
-          }));
+      MR_RETURN_IF_ERROR(Read(first, i, 0, RowBlocks::Ahead::kNone,
+                              [&](absl::Span<const uint8_t> value) {
+                                value = WithoutPadding(first.sets[i], value);
+                                first_row_[i].assign(value.begin(),
+                                                     value.end());
+                              }));
       values.emplace_back(first_row_[i]);
     }
     MR_ASSIGN_OR_RETURN(
@@ -149,7 +150,7 @@ class Description {
       absl::Status converted;
       MR_RETURN_IF_ERROR(
           Read(file, column, static_cast<uint64_t>(row),
-               [&](absl::Span<const uint8_t> bytes) {
+               RowBlocks::Ahead::kBlock, [&](absl::Span<const uint8_t> bytes) {
                  if (stored == StoredType::kInt64) {
                    std::memcpy(&value, bytes.data(), sizeof(value));
                  } else {
@@ -320,10 +321,10 @@ class Description {
     MR_RETURN_IF_ERROR(load(place->offset, absl::MakeSpan(bytes)));
     const absl::Span<const uint8_t> found = WithoutPadding(set, bytes);
     bool same = false;
-    MR_RETURN_IF_ERROR(
-        Read(file, column, row, [&](absl::Span<const uint8_t> value) {
-          same = WithoutPadding(set, value) == found;
-        }));
+    MR_RETURN_IF_ERROR(Read(file, column, row, RowBlocks::Ahead::kNone,
+                            [&](absl::Span<const uint8_t> value) {
+                              same = WithoutPadding(set, value) == found;
+                            }));
     return same;
   }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_size.h"
 #include "common/first_of.h"
+#include "common/logging.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/storage/extents/extent_uri.h"
@@ -253,7 +254,7 @@ class Hdf5Reader final : public RecordReader {
       } else {
         MR_RETURN_IF_ERROR(source_.blocks()->Read(
             file.path, file.numbers[i], static_cast<uint64_t>(sample.row),
-            [&](absl::Span<const uint8_t> value) {
+            RowBlocks::Ahead::kBlock, [&](absl::Span<const uint8_t> value) {
               value = WithoutPadding(set, value);
               own_.insert(own_.end(), value.begin(), value.end());
             }));
@@ -308,6 +309,16 @@ absl::Status RefusePacked(const ExtentUri& uri,
       FirstOf(reasons, "; ", static_cast<int64_t>(reasons.size())),
       ". Pack it: millrace-data pack --input=", uri.ShellArgument(),
       " --output=lmdb:PATH; or choose other datasets with ?fields=A,B")));
+}
+
+void LogLeftOut(const ExtentUri& uri, const DatasetInfo& info) {
+  std::string text;
+  for (const LeftOutColumn& column : info.left_out()) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "'", column.name(), "' (",
+                    column.reason(), ")");
+  }
+  if (text.empty()) return;
+  MR_LOG(INFO) << uri.ToString() << ": datasets left out: " << text;
 }
 
 uint64_t RecordBytes(const Hdf5Files& files) {
@@ -366,6 +377,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenHdf5(
   } else if (use == Hdf5Use::kAtRandom) {
     return RefusePacked(uri, packed);
   }
+  if (use == Hdf5Use::kAtRandom) LogLeftOut(uri, files.info);
   const uint64_t record_bytes = packed.empty() ? RecordBytes(files) : 0;
   ByteBudget::Reservation list;
   MR_RETURN_IF_ERROR(ReserveList(uri, ListBytes(files), options, &list));

@@ -37,6 +37,16 @@ constexpr rlim_t kMaxFiles = 64;
 // CPU time of one request.
 constexpr rlim_t kRequestSeconds = 300;
 
+// Sanitizers map terabytes of addresses.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kIsSanitized =
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kIsSanitized = false;
+#endif
+
 void Limit(int resource, rlim_t value) {
   const struct rlimit limit = {value, value};
   setrlimit(static_cast<__rlimit_resource>(resource), &limit);
@@ -49,9 +59,7 @@ void LimitProcess() {
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_FSIZE, kMaxFileBytes);
   Limit(RLIMIT_NOFILE, kMaxFiles);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  Limit(RLIMIT_AS, kMaxMemory);
-#endif
+  if (!kIsSanitized) Limit(RLIMIT_AS, kMaxMemory);
   // The program that started this one ends it, by the end of the requests.
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     signal(ignored, SIG_IGN);

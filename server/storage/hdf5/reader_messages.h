@@ -20,10 +20,12 @@
 
 namespace millrace::storage {
 
-// Rows from `first` on, as many as are cheap to read together and at least one.
+// Rows from `first` on, as many as are cheap to read together, at least one and
+// at most `max_rows`.
 struct Hdf5Request {
   uint64_t dataset = 0;  // index into Hdf5Layout.datasets
   uint64_t first = 0;
+  uint64_t max_rows = UINT64_MAX;
 };
 
 struct Hdf5ReplyHead {

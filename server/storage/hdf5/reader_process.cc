@@ -218,10 +218,12 @@ absl::Status ReaderProcess::ReadLayout() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RowBlock> ReaderProcess::Read(int set, uint64_t first) {
+absl::StatusOr<RowBlock> ReaderProcess::Read(int set, uint64_t first,
+                                             uint64_t max_rows) {
   if (pid_ < 0) return Ended();
   const Hdf5Request request = {.dataset = static_cast<uint64_t>(set),
-                               .first = first};
+                               .first = first,
+                               .max_rows = max_rows};
   // A process that has ended is noticed by Receive().
   static_cast<void>(
       send(socket_.get(), &request, sizeof(request), MSG_NOSIGNAL));

@@ -70,10 +70,12 @@ class ReaderProcess {
   // Every dataset without `left_out` has a row size that fits into 2 GiB.
   const Hdf5Layout& layout() const { return layout_; }
 
-  // Row `first` of dataset `set`, which is not left out, and rows behind it.
+  // Row `first` of dataset `set`, which is not left out, and rows behind it, at
+  // most `max_rows`, which is not 0.
   // DataLoss: they are damaged, or libhdf5 crashed; names the file. The process
   // has then ended, or goes on.
-  absl::StatusOr<RowBlock> Read(int set, uint64_t first);
+  absl::StatusOr<RowBlock> Read(int set, uint64_t first,
+                                uint64_t max_rows = UINT64_MAX);
 
  private:
   ReaderProcess(std::string file, UniqueFd socket, pid_t pid)

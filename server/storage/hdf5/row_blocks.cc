@@ -31,24 +31,23 @@ absl::StatusOr<ReaderProcess*> RowBlocks::Process(const std::string& file) {
 
 void RowBlocks::Forget() {
   uint64_t bytes = 0;
-  std::map<std::pair<absl::string_view, int>, int> seen;
+  std::map<int, int> seen;  // blocks of each dataset
+  // The front block stays.
   for (auto block = blocks_.begin(); block != blocks_.end();) {
-    bytes += block->rows.bytes();
-    const int of_set = ++seen[{block->file, block->set}];
     // Blocks of other files than the last one are not needed again.
-    const bool keep = block->file == blocks_.front().file &&
-                      (of_set <= 2 || bytes <= kKeptBytes);
-    if (keep) {
+    const bool of_last = block->file == blocks_.front().file;
+    if (of_last && (++seen[block->set] <= 2 ||
+                    bytes + block->rows.bytes() <= kKeptBytes)) {
+      bytes += block->rows.bytes();
       ++block;
-      continue;
+    } else {
+      block = blocks_.erase(block);
     }
-    bytes -= block->rows.bytes();
-    block = blocks_.erase(block);
   }
 }
 
 absl::Status RowBlocks::Read(
-    const std::string& file, int set, uint64_t row,
+    const std::string& file, int set, uint64_t row, Ahead ahead,
     absl::FunctionRef<void(absl::Span<const uint8_t>)> use) {
   const MutexLock lock(mu_);
   const auto found =
@@ -60,7 +59,9 @@ absl::Status RowBlocks::Read(
     return absl::OkStatus();
   }
   MR_ASSIGN_OR_RETURN(ReaderProcess* const process, Process(file));
-  MR_ASSIGN_OR_RETURN(RowBlock rows, process->Read(set, row));
+  MR_ASSIGN_OR_RETURN(
+      RowBlock rows,
+      process->Read(set, row, ahead == Ahead::kNone ? 1 : UINT64_MAX));
   blocks_.push_front({.file = file, .set = set, .rows = std::move(rows)});
   Forget();
   use(blocks_.front().rows.row(row));

@@ -5,7 +5,8 @@
 // Thread-safe: threads wait for each other, because libhdf5 has one thread for
 // each file. Owns the processes that read, few of them at a time.
 //
-//   MR_RETURN_IF_ERROR(blocks.Read("/data/1.h5", 0, 17, [&](auto value) {
+//   MR_RETURN_IF_ERROR(blocks.Read("/data/1.h5", 0, 17,
+//                                  RowBlocks::Ahead::kBlock, [&](auto value) {
 //     out.append(...); }));
 
 #ifndef MILLRACE_SERVER_STORAGE_HDF5_ROW_BLOCKS_H_
@@ -35,9 +36,12 @@ class RowBlocks {
   // Keeps a process that has been started.
   void Add(std::unique_ptr<ReaderProcess> process);
 
+  // How many rows are read if the one that is asked for is not kept.
+  enum class Ahead { kNone, kBlock };
+
   // Calls `use` with row `row` of dataset `set` of `file`, which exists. Errors
   // of ReaderProcess.
-  absl::Status Read(const std::string& file, int set, uint64_t row,
+  absl::Status Read(const std::string& file, int set, uint64_t row, Ahead ahead,
                     absl::FunctionRef<void(absl::Span<const uint8_t>)> use);
 
  private:

@@ -122,14 +122,17 @@ absl::Status RowReader::ReadRows(const Open& open, const Hdf5Dataset& set,
 }
 
 absl::Status RowReader::ReadFixed(const Open& open, const Hdf5Dataset& set,
-                                  uint64_t first, std::string* reply) {
+                                  const Hdf5Request& request,
+                                  std::string* reply) {
+  const uint64_t first = request.first;
   // To the end of a step, so that replies do not depend on where one begins.
   absl::Status read;
   // A damaged chunk is an error of its own rows alone.
   const uint64_t least = std::min(open.step, open.chunk_rows);
   for (const uint64_t step : {open.step, least}) {
     const uint64_t rows =
-        std::min(set.dims(0), (first / step + 1) * step) - first;
+        std::min(request.max_rows,
+                 std::min(set.dims(0), (first / step + 1) * step) - first);
     reply->clear();
     Append(rows, reply);
     const size_t at = reply->size();
@@ -141,7 +144,11 @@ absl::Status RowReader::ReadFixed(const Open& open, const Hdf5Dataset& set,
 }
 
 absl::Status RowReader::ReadVariable(const Open& open, const Hdf5Dataset& set,
-                                     uint64_t first, std::string* reply) {
+                                     const Hdf5Request& request,
+                                     std::string* reply) {
+  const uint64_t first = request.first;
+  const uint64_t most =
+      std::min({request.max_rows, kMaxVariableRows, set.dims(0) - first});
   const bool text = set.stored() == 0;
   std::string lengths;
   std::string bytes;
@@ -149,10 +156,8 @@ absl::Status RowReader::ReadVariable(const Open& open, const Hdf5Dataset& set,
   uint64_t next = 1;  // rows to read: few until their size is known
   std::vector<hvl_t> values;
   std::vector<char*> texts;
-  while (first + done < set.dims(0) && bytes.size() < kHdf5BlockBytes &&
-         done < kMaxVariableRows) {
-    const uint64_t rows =
-        std::min({next, set.dims(0) - first - done, kMaxVariableRows - done});
+  while (done < most && bytes.size() < kHdf5BlockBytes) {
+    const uint64_t rows = std::min(next, most - done);
     values.assign(text ? 0 : rows, {});
     texts.assign(text ? rows : 0, nullptr);
     void* const out = text ? static_cast<void*>(texts.data())
@@ -198,14 +203,15 @@ absl::Status RowReader::Read(const Hdf5Request& request, std::string* reply) {
   reply->clear();
   if (request.dataset >= static_cast<uint64_t>(layout_.datasets_size()) ||
       !layout_.datasets(static_cast<int>(request.dataset)).left_out().empty() ||
+      request.max_rows == 0 ||
       request.first >=
           layout_.datasets(static_cast<int>(request.dataset)).dims(0)) {
     return absl::InternalError("there is no such row");
   }
   const Hdf5Dataset& set = layout_.datasets(static_cast<int>(request.dataset));
   MR_ASSIGN_OR_RETURN(const Open* const open, OpenSet(request.dataset));
-  return set.variable() ? ReadVariable(*open, set, request.first, reply)
-                        : ReadFixed(*open, set, request.first, reply);
+  return set.variable() ? ReadVariable(*open, set, request, reply)
+                        : ReadFixed(*open, set, request, reply);
 }
 
 }  // namespace millrace::storage

@@ -49,9 +49,9 @@ class RowReader {
 
   absl::StatusOr<Open*> OpenSet(uint64_t i);
   absl::Status ReadFixed(const Open& open, const Hdf5Dataset& set,
-                         uint64_t first, std::string* reply);
+                         const Hdf5Request& request, std::string* reply);
   absl::Status ReadVariable(const Open& open, const Hdf5Dataset& set,
-                            uint64_t first, std::string* reply);
+                            const Hdf5Request& request, std::string* reply);
   absl::Status ReadRows(const Open& open, const Hdf5Dataset& set,
                         uint64_t first, uint64_t rows, void* out);
 
