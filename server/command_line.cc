@@ -144,9 +144,10 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
             return AddDatasets(text, config);
           },
           "NAME=URI",
-          "Dataset to serve; URI is lmdb:PATH, parquet:PATH, tar:PATH or "
-          "tfrecord:PATH, PATH a file, a folder of shards, a glob or a range "
-          "({000..099}), imagefolder:PATH, PATH a folder of class folders with "
+          "Dataset to serve; URI is lmdb:PATH, parquet:PATH, arrow:PATH, "
+          "tar:PATH or tfrecord:PATH, PATH a file, a folder of shards, a glob, "
+          "a range ({000..099}) or a list ({train,extra}), imagefolder:PATH, "
+          "PATH a folder of class folders with "
           "images, or mds:PATH or litdata:PATH, PATH a folder with index.json; "
           "options follow a ? (docs/formats.md); may be repeated")
       .Repeatable();

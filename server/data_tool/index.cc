@@ -91,9 +91,9 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
       {.command = "millrace-data index",
        .summary =
            "Finds the samples of a dataset that millrace-server serves without "
-           "packing (imagefolder:DIR, tar:PATH, tfrecord:PATH), reads each of "
-           "them once, and "
-           "writes list and content hash to the cache folder of the server. "
+           "packing (imagefolder:DIR, tar:PATH, tfrecord:PATH, arrow:PATH), "
+           "reads each of them once, and writes list and content hash to the "
+           "cache folder of the server. "
            "The dataset then has the fingerprint of its packed form, and "
            "copies of it on other servers have the same one. Without `index` "
            "the server lists the dataset itself, and the fingerprint follows "

@@ -28,6 +28,7 @@ struct Scheme {
 inline constexpr Scheme kSchemes[] = {
     {.name = "lmdb"},
     {.name = "parquet"},
+    {.name = "arrow"},
     {.name = "imagefolder", .reads_files = true},
     {.name = "tar", .reads_files = true},
     {.name = "tfrecord", .reads_files = true},
@@ -54,7 +55,8 @@ inline bool ReadsFiles(absl::string_view uri) {
   return scheme != nullptr && scheme->reads_files;
 }
 
-// "lmdb:PATH, parquet:PATH, ... or litdata:PATH"; `before` stands before each one.
+// "lmdb:PATH, parquet:PATH, ... or litdata:PATH"; `before` stands before each
+// one.
 inline std::string SchemesText(absl::string_view path,
                                absl::string_view before = "") {
   std::string text;

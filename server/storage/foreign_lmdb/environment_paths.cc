@@ -77,7 +77,7 @@ std::vector<std::string> FindEnvironments(const std::string& path) {
     }
     return files;
   }
-  if (!HasBraceRange(path)) {
+  if (!HasBraces(path)) {
     AddGlob(path, &files);
     return files;
   }
