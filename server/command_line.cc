@@ -143,13 +143,13 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
             return AddDatasets(text, config);
           },
           "NAME=URI",
-          "Dataset to serve; URI is lmdb:PATH, parquet:PATH, tar:PATH or "
-          "tfrecord:PATH, PATH a file, a folder of shards, a glob or a range "
-          "({000..099}), imagefolder:PATH, PATH a folder of class folders with "
-          "images, mds:PATH or litdata:PATH, PATH a folder with index.json, or "
-          "csv:PATH, PATH a table of image paths and labels, or hdf5:PATH, "
-          "PATH "
-          "as for tar; options follow a ? (docs/formats.md); may be repeated")
+          "Dataset to serve; URI is lmdb:PATH, parquet:PATH, arrow:PATH, "
+          "tar:PATH, tfrecord:PATH or hdf5:PATH, PATH a file, a folder of "
+          "shards, a glob, a range ({000..099}) or a list ({train,extra}); "
+          "imagefolder:PATH, PATH a folder of class folders with images; "
+          "mds:PATH or litdata:PATH, PATH a folder with index.json; or "
+          "csv:PATH, PATH a table of image paths and labels; options follow a "
+          "? (docs/formats.md); may be repeated")
       .Repeatable();
   flags
       .Add(

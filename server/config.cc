@@ -111,8 +111,10 @@ class Mistakes : public google::protobuf::io::ErrorCollector {
 using Report = std::function<void(const char* field, int dataset_index,
                                   const std::string& message)>;
 
-bool IsParquet(absl::string_view uri) {
-  return absl::StartsWith(uri, "parquet:");
+// Whether the dataset may need a part of the cache of decoded row groups: Arrow
+// files do where they are compressed.
+bool UsesCache(absl::string_view uri) {
+  return absl::StartsWith(uri, "parquet:") || absl::StartsWith(uri, "arrow:");
 }
 
 void CheckConfig(const ServerConfig& config, const Report& report) {
@@ -340,7 +342,7 @@ absl::StatusOr<ServerSettings> ResolveServerConfig(const ServerConfig& config,
   for (const DatasetConfig& dataset : config.datasets()) {
     settings.datasets.push_back({dataset.name(), dataset.uri(),
                                  dataset.has_weight() ? dataset.weight() : 1});
-    parquet += IsParquet(dataset.uri());
+    parquet += UsesCache(dataset.uri());
     settings.folder_datasets += storage::ReadsFiles(dataset.uri());
   }
   settings.operators.assign(config.operators().begin(),
@@ -502,7 +504,7 @@ std::string DescribeSettings(const ServerSettings& settings,
   line("memory budget", FormatByteSize(budget), settings.memory_reason);
   if (settings.row_group_cache_bytes > 0) {
     line("  row group cache", FormatByteSize(settings.row_group_cache_bytes),
-         "maximum, for decoded Parquet row groups");
+         "maximum, for decoded Parquet row groups and Arrow batches");
   }
   if (settings.file_read_bytes > 0) {
     line("  file reads", FormatByteSize(settings.file_read_bytes),

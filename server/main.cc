@@ -113,6 +113,9 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset,
   MR_LOG(WARNING) << "dataset " << dataset.name << " (" << dataset.uri << "): "
                   << (info.format() == "parquet"
                           ? "the footers of its Parquet files use "
+                      : info.format() == "arrow"
+                          ? "the schemas of its Arrow files and the lists of "
+                            "their record batches use "
                       : info.format() == "imagefolder"
                           ? "the list of its files and its largest file use "
                           : "its index and its largest record use ")
@@ -121,6 +124,8 @@ void WarnOfFooters(const ServerSettings::Dataset& dataset,
                   << (info.format() == "parquet"
                           ? "; files with larger row groups or fewer columns "
                             "use less"
+                      : info.format() == "arrow"
+                          ? "; files with larger record batches use less"
                           : "; a packed dataset needs none");
 }
 

@@ -121,7 +121,7 @@ std::string DescribeMemory(const pipeline::MemoryUse& use,
        "tar shards, each with the largest file or record");
   Line(&out, "  row group cache",
        FormatByteSize(use.elsewhere - file_read_bytes),
-       "decoded Parquet row groups");
+       "decoded Parquet row groups and Arrow record batches");
   Line(
       &out, "  file reads", FormatByteSize(file_read_bytes),
       "further files of image folders and records of tar shards while they are "

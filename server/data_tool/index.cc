@@ -83,9 +83,9 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
        .summary =
            "Finds the samples of a dataset that millrace-server serves without "
            "packing (imagefolder:DIR, csv:PATH, tar:PATH, tfrecord:PATH, "
-           "mds:PATH, litdata:PATH, and lmdb:PATH of other programs), reads "
-           "each of them once, and writes their list and content hash to the "
-           "server's cache folder. "
+           "mds:PATH, litdata:PATH, arrow:PATH, and lmdb:PATH of other "
+           "programs), reads each of them once, and writes their list and "
+           "content hash to the server's cache folder. "
            "The dataset then has the fingerprint of its packed form, and "
            "copies of it on other servers have the same one. Without `index` "
            "the server lists the dataset itself, and the fingerprint follows "

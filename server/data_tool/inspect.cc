@@ -224,8 +224,8 @@ int RunInspect(const std::vector<std::string>& args, std::ostream& out) {
       {.command = "millrace-data inspect",
        .summary = "Describes a dataset: samples, fields, classes, fingerprint, "
                   "shards. Reads only the metadata, and for the fingerprint of "
-                  "other programs' Parquet files up to 256 MiB of small "
-                  "columns; lists the files of an image folder. "
+                  "other programs' Parquet and Arrow files up to 256 MiB of "
+                  "small columns; lists the files of an image folder. "
                   "`millrace-data verify` reads everything.",
        .argument = "URI",
        .examples = {"millrace-data inspect parquet:/data/photos"}});

@@ -50,7 +50,8 @@ struct Place {
 
 // The content hash of these was made by `millrace-data index`.
 bool IsIndexed(const DatasetInfo& info) {
-  return storage::ReadsFiles(absl::StrCat(info.format(), ":"));
+  return storage::ReadsFiles(absl::StrCat(info.format(), ":")) ||
+         info.format() == "arrow";
 }
 
 // The content hash was made by `millrace-data pack`. Otherwise the dataset is
@@ -332,8 +333,9 @@ int RunVerify(const std::vector<std::string>& args, std::ostream& out) {
            "Reads every sample of a dataset, checks it against the schema, "
            "decodes every image, and compares the content hash with the hash "
            "that `pack` wrote. Continues after damage and reports all of it. "
-           "Parquet files of other programs contain no hash to compare; image "
-           "folders and tar shards have one only after `millrace-data index`.",
+           "Parquet files of other programs contain no hash to compare; Arrow "
+           "files, image folders and tar shards have one only after "
+           "`millrace-data index`.",
        .argument = "URI",
        .examples = {"millrace-data verify lmdb:/data/train"}});
   flags.Add("operators", &libraries, "FILE.so",

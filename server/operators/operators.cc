@@ -24,8 +24,8 @@ constexpr size_t kMaxNameLength = 64;
 constexpr uint32_t kMaxOperators = 1024;  // of each kind, for each library
 // Schemes of the server's own formats.
 constexpr absl::string_view kReservedSchemes[] = {
-    "lmdb",     "parquet", "imagefolder", "memory", "tar",
-    "tfrecord", "mds",     "litdata",     "csv",    "hdf5"};
+    "lmdb",     "parquet", "arrow",   "imagefolder", "memory", "tar",
+    "tfrecord", "mds",     "litdata", "csv",         "hdf5"};
 
 absl::Status ReadFailed(int error, const std::string& file) {
   const std::string text = absl::StrCat(

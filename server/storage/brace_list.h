@@ -1,5 +1,6 @@
-// Expands ranges of numbers in braces, as shells do: many shards are named by
-// one word, train-{000..009}.tar. Other braces stay as they are.
+// Expands ranges of numbers and lists in braces, as shells do: many shards are
+// named by one word, {train,extra}-{000..009}.tar. Other braces stay as they
+// are.
 //
 // Pure functions, safe from any thread.
 //
@@ -20,12 +21,12 @@ namespace millrace::storage {
 // Max words that a list may stand for.
 inline constexpr size_t kMaxBraceWords = 1'000'000;
 
-// Whether the word has a range.
-bool HasBraceRange(absl::string_view word);
+// Whether the word has a range or a list.
+bool HasBraces(absl::string_view word);
 
-// The words in the order of the numbers, the first range the slowest. Numbers
-// have leading zeros if one of the two ends has. InvalidArgument: a range that
-// falls, or too many words.
+// The words in the order of the numbers and of the lists, the first braces the
+// slowest. Numbers have leading zeros if one of the two ends has.
+// InvalidArgument: a range that falls, or too many words.
 absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view word);
 
 }  // namespace millrace::storage

@@ -13,11 +13,13 @@
 #include "common/file_error.h"
 #include "common/first_of.h"
 #include "common/status_macros.h"
+#include "server/storage/arrow/arrow_paths.h"
 #include "server/storage/extents/extent_formats.h"
 #include "server/storage/extents/extent_uri.h"
 #include "server/storage/foreign_lmdb/environment_paths.h"
 #include "server/storage/hdf5/hdf5_paths.h"
 #include "server/storage/imagefolder/split_name.h"
+#include "server/storage/parquet/parquet_paths.h"
 #include "server/storage/shard_paths.h"
 
 namespace millrace::storage {
@@ -79,7 +81,8 @@ std::vector<std::string> DatasetFiles::Warnings() const {
   std::set<std::string> partitions;
   for (const std::string& file : files) {
     parts.emplace(PartOf(file), file);
-    partitions.insert(PartitionOf(file));
+    partitions.insert(PartitionOf(
+        fields_below.has_value() ? absl::StrCat(*fields_below, "/") : file));
   }
   parts.erase("");
   partitions.erase("");
@@ -119,15 +122,21 @@ DatasetFiles DescribeFiles(absl::Span<const std::string> paths) {
 }
 
 absl::StatusOr<DatasetFiles> FindDatasetFiles(absl::string_view uri) {
-  for (const absl::string_view scheme : {"lmdb", "parquet"}) {
-    absl::string_view path = uri;
-    if (!absl::ConsumePrefix(&path, absl::StrCat(scheme, ":"))) continue;
-    const absl::StatusOr<ShardPaths> shards =
-        FindShards(path, absl::StrCat(".", scheme));
+  absl::string_view path = uri;
+  if (absl::ConsumePrefix(&path, "arrow:")) {
+    MR_ASSIGN_OR_RETURN(const ShardPaths shards, FindArrowFiles(path));
+    return DescribeFiles(shards.files);
+  }
+  if (absl::ConsumePrefix(&path, "parquet:")) {
+    MR_ASSIGN_OR_RETURN(const ShardPaths shards, FindParquetFiles(path));
+    DatasetFiles files = DescribeFiles(shards.files);
+    files.fields_below = shards.base;
+    return files;
+  }
+  if (absl::ConsumePrefix(&path, "lmdb:")) {
+    const absl::StatusOr<ShardPaths> shards = FindShards(path, ".lmdb");
     if (shards.ok()) return DescribeFiles(shards->files);
-    const std::vector<std::string> environments =
-        scheme == "lmdb" ? ForeignEnvironments(path)
-                         : std::vector<std::string>();
+    const std::vector<std::string> environments = ForeignEnvironments(path);
     if (environments.empty()) return shards.status();
     return DescribeFiles(environments);
   }

@@ -13,6 +13,7 @@
 #ifndef MILLRACE_SERVER_STORAGE_DATASET_FILES_H_
 #define MILLRACE_SERVER_STORAGE_DATASET_FILES_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ namespace millrace::storage {
 struct DatasetFiles {
   std::vector<std::string> files;
   std::vector<std::string> folders;  // each once, in bytewise order
+  // Values in the names of folders below this one are fields; absent: none are.
+  std::optional<std::string> fields_below;
 
   // "" without a file.
   std::string Sentence() const;

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/storage/arrow/arrow_format.h"
 #include "server/storage/lmdb/lmdb_format.h"
 #include "server/storage/parquet/parquet_format.h"
 #include "server/storage/schemes.h"
@@ -19,6 +20,12 @@ absl::StatusOr<const ShardFormat*> FindFormat(absl::string_view scheme) {
         "this program was built without Parquet (--define=parquet=off); use a "
         "build with it, or pack the data as lmdb:PATH");
   }
+  if (scheme == "arrow") {
+    if (const ShardFormat* arrow = ArrowFormat()) return arrow;
+    return absl::UnimplementedError(
+        "this program was built without Arrow (--define=parquet=off); use a "
+        "build with it, or pack the data as lmdb:PATH");
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "unknown storage format '", scheme, "'; write ", SchemesText("PATH"),
       ", or load the library of a source of that name with "
@@ -29,6 +36,9 @@ absl::string_view SchemeOfStart(absl::string_view start) {
   // Encrypted files begin with "PARE".
   if (absl::StartsWith(start, "PAR1") || absl::StartsWith(start, "PARE")) {
     return "parquet";
+  }
+  if (absl::StartsWith(start, "ARROW1") || absl::StartsWith(start, "FEA1")) {
+    return "arrow";
   }
   if (absl::ClippedSubstr(start, 257, 5) == "ustar") return "tar";
   // The magic number of a meta page comes after the page header.

@@ -1,11 +1,16 @@
 #include "server/storage/index_dataset.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "server/storage/cache_folder.h"
+#include "server/storage/content_record.h"
+#include "server/storage/content_scan.h"
 #include "server/storage/extents/extent_cache.h"
 #include "server/storage/extents/extent_formats.h"
 #include "server/storage/extents/extent_source.h"
@@ -42,6 +47,44 @@ absl::StatusOr<IndexedDataset> IndexExtents(const ExtentFormat& format,
   return done;
 }
 
+absl::StatusOr<ContentKey> KeyOf(const std::string& scheme,
+                                 const std::vector<std::string>& files,
+                                 const DatasetInfo& info) {
+  const std::optional<ContentKey> key = MakeContentKey(scheme, files, info);
+  if (key.has_value()) return *key;
+  return absl::UnavailableError(
+      "a file of the dataset has disappeared while it was read: try again");
+}
+
+// Of files that need no list of samples: reads the content and keeps its hash.
+absl::StatusOr<IndexedDataset> IndexContent(const ShardFormat& format,
+                                            const DatasetUri& uri,
+                                            const OpenSourceOptions& options,
+                                            const IndexDatasetOptions& index) {
+  MR_RETURN_IF_ERROR(MakeCacheFolder(options.cache_dir).status());
+  MR_ASSIGN_OR_RETURN(const ShardPaths shards, format.Find(uri.path));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<RecordSource> source,
+                      format.Open(shards, options));
+  IndexedDataset done;
+  done.info = source->info();
+  MR_ASSIGN_OR_RETURN(const ContentKey before,
+                      KeyOf(uri.scheme, shards.files, done.info));
+  MR_ASSIGN_OR_RETURN(const std::vector<Hash128> sums,
+                      ScanContent(*source, index.threads, index.progress));
+  MR_ASSIGN_OR_RETURN(const ContentKey after,
+                      KeyOf(uri.scheme, shards.files, done.info));
+  if (before.identity != after.identity) {
+    return absl::UnavailableError(absl::StrCat(
+        uri.scheme, ":", uri.path,
+        " has changed while it was read: index it again when nothing writes "
+        "into it"));
+  }
+  MR_ASSIGN_OR_RETURN(done.file,
+                      WriteContentRecord(before, sums, options.cache_dir));
+  SetContentSums(sums, &done.info);
+  return done;
+}
+
 }  // namespace
 
 absl::StatusOr<IndexedDataset> IndexDataset(absl::string_view uri,
@@ -68,8 +111,12 @@ absl::StatusOr<IndexedDataset> IndexDataset(absl::string_view uri,
     }
   }
   if (parsed.scheme != kImageFolderScheme) {
+    const auto format = FindFormat(parsed.scheme);
+    if (format.ok() && (*format)->keeps_content() && !index.headers_only) {
+      return IndexContent(**format, parsed, options, index);
+    }
     if (!HasScheme(uri)) {
-      MR_RETURN_IF_ERROR(UsageError(FindFormat(parsed.scheme)).status());
+      MR_RETURN_IF_ERROR(UsageError(format.status()));
     }
     return UsageError(absl::InvalidArgumentError(
         absl::StrCat(parsed.scheme,

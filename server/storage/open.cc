@@ -52,7 +52,7 @@ absl::string_view SchemeOfFile(const std::string& path) {
 // dataset has another format. A new copy of the file would not help then.
 absl::Status WithRightScheme(const DatasetUri& uri, const ShardFormat& format,
                              absl::Status failed) {
-  const auto shards = FindShards(uri.path, format.suffix());
+  const auto shards = format.Find(uri.path);
   if (!shards.ok()) return failed;
   const auto other = [&format](const std::string& file) {
     const absl::string_view scheme = SchemeOfFile(file);
@@ -104,8 +104,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenRecordSource(
                           OpenForeignLmdb(parsed.path, options));
       if (foreign != nullptr) return foreign;
     }
-    MR_ASSIGN_OR_RETURN(const ShardPaths shards,
-                        FindShards(parsed.path, format->suffix()));
+    MR_ASSIGN_OR_RETURN(const ShardPaths shards, format->Find(parsed.path));
     return format->Open(shards, options);
   };
   // `pack --overwrite` exchanges the folder for another one. A process that has

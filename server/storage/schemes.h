@@ -30,6 +30,7 @@ struct Scheme {
 inline constexpr Scheme kSchemes[] = {
     {.name = "lmdb"},
     {.name = "parquet"},
+    {.name = "arrow"},
     {.name = "imagefolder", .reads_files = true, .has_index = true},
     {.name = "tar", .reads_files = true, .has_index = true},
     {.name = "tfrecord", .reads_files = true, .has_index = true},

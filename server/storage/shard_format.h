@@ -48,6 +48,16 @@ class ShardFormat {
   virtual absl::string_view scheme() const = 0;  // "lmdb"
   virtual absl::string_view suffix() const = 0;  // ".lmdb"
 
+  // Whether its files have no hash of their content, and Open() uses the content
+  // record of `millrace-data index` (content_record.h).
+  virtual bool keeps_content() const { return false; }
+
+  // The files of the dataset at `path`, as FindShards() finds them where the
+  // format has no rules of its own.
+  virtual absl::StatusOr<ShardPaths> Find(absl::string_view path) const {
+    return FindShards(path, suffix());
+  }
+
   virtual absl::StatusOr<std::unique_ptr<RecordSource>> Open(
       const ShardPaths& shards, const OpenSourceOptions& options) const = 0;
 

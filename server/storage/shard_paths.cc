@@ -7,14 +7,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/file_error.h"
 #include "common/folder.h"
+#include "common/regular_file.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/storage/brace_list.h"
@@ -140,7 +144,7 @@ absl::Status AddShard(const std::string& path,
 absl::Status CheckOtherFormat(const std::string& path,
                               const std::vector<Entry>& entries,
                               absl::string_view suffix) {
-  for (absl::string_view other : {"lmdb", "parquet", "tar"}) {
+  for (absl::string_view other : {"lmdb", "parquet", "arrow", "tar"}) {
     const std::string other_suffix = absl::StrCat(".", other);
     if (other_suffix == suffix) continue;
     for (const Entry& entry : entries) {
@@ -196,23 +200,72 @@ std::string WhatFolderHolds(const std::vector<Entry>& entries,
   return "name a shard file, a folder of shards or a glob";
 }
 
-absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
-                                        absl::string_view suffix) {
-  MR_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListFolder(path));
-  ShardPaths found;
+// Depth of folders KEY=VALUE.
+constexpr int kMaxPartitions = 16;
+
+bool IsPartition(absl::string_view name) {
+  const size_t equals = name.find('=');
+  return equals != name.npos && equals > 0;
+}
+
+bool BeginsWith(const std::string& path, absl::string_view start) {
+  const absl::StatusOr<std::string> got =
+      ReadRegularFileStart(path, start.size());
+  return got.ok() && *got == start;
+}
+
+// Adds the shards in a folder, in bytewise order of the paths. `any_name`:
+// those that begin with rules.start.
+absl::Status AddFolder(const std::string& path, absl::string_view suffix,
+                       const FolderRules& rules, bool any_name,
+                       const std::vector<Entry>& entries, int levels,
+                       std::vector<std::string>* files) {
   for (const Entry& entry : entries) {
     if (IsHidden(entry.name)) continue;
     const std::string file = JoinPath(path, entry.name);
+    const bool table = !rules.start.empty();
+    if (table && absl::StartsWith(entry.name, "_")) continue;
     if (absl::EndsWith(entry.name, suffix)) {
-      MR_RETURN_IF_ERROR(AddShard(file, &found.files));
+      MR_RETURN_IF_ERROR(AddShard(file, files));
+    } else if (rules.partitions && IsPartition(entry.name) && IsFolder(file)) {
+      if (levels == 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(file, " is in more than ", kMaxPartitions,
+                         " folders KEY=VALUE: it may be a loop of links"));
+      }
+      MR_ASSIGN_OR_RETURN(const std::vector<Entry> inside, ListFolder(file));
+      MR_RETURN_IF_ERROR(
+          AddFolder(file, suffix, rules, any_name, inside, levels - 1, files));
     } else if (IsNamedLikeShard(entry.name, suffix)) {
+      if (table && !entry.folder) {
+        MR_RETURN_IF_ERROR(AddShard(file, files));
+        continue;
+      }
       return absl::InvalidArgumentError(absl::StrCat(
           file, " has the name of a shard, but shards in a folder end in ",
           suffix, ": rename it, or name the shards by a glob (",
           JoinPath(path, "*"), suffix, " excludes it)"));
-    } else if (entry.folder || entry.link) {
+    } else if (entry.folder || (entry.link && IsFolder(file))) {
       MR_RETURN_IF_ERROR(CheckNested(file, suffix));
+    } else if (any_name && BeginsWith(file, rules.start)) {
+      MR_RETURN_IF_ERROR(AddShard(file, files));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
+                                        absl::string_view suffix,
+                                        const FolderRules& rules) {
+  MR_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListFolder(path));
+  ShardPaths found = {.base = path};
+  const auto add = [&](bool any_name) {
+    return AddFolder(path, suffix, rules, any_name, entries, kMaxPartitions,
+                     &found.files);
+  };
+  MR_RETURN_IF_ERROR(add(/*any_name=*/false));
+  if (found.files.empty() && !rules.start.empty()) {
+    MR_RETURN_IF_ERROR(add(/*any_name=*/true));
   }
   if (found.files.empty()) {
     MR_RETURN_IF_ERROR(CheckOtherFormat(path, entries, suffix));
@@ -223,19 +276,17 @@ absl::StatusOr<ShardPaths> FindInFolder(const std::string& path,
   return found;
 }
 
-// For a path with a list in braces, which a shell would take.
-std::string AboutBraces(absl::string_view path) {
-  const size_t open = path.find('{');
-  if (open == path.npos || path.find(',', open) == path.npos ||
-      path.find('}', open) == path.npos || HasBraceRange(path)) {
-    return "";
-  }
-  return "; braces take a range of numbers, such as {000..099}, and no list";
+// The folder before the first character that stands for others; empty: there is
+// none.
+std::string FixedFolder(const std::string& pattern) {
+  const std::string fixed = pattern.substr(0, pattern.find_first_of("*?[{"));
+  const size_t slash = fixed.rfind('/');
+  return slash == fixed.npos ? "" : fixed.substr(0, slash);
 }
 
 absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern,
                                       absl::string_view suffix) {
-  ShardPaths found;
+  ShardPaths found = {.base = FixedFolder(pattern)};
   for (const std::string& path : SortedGlob(pattern)) {
     // DIR/* also matches folders that do not belong to the dataset.
     if (!IsNamedLikeShard(path, suffix) && IsFolder(path)) {
@@ -245,19 +296,18 @@ absl::StatusOr<ShardPaths> FindByGlob(const std::string& pattern,
     }
   }
   if (found.files.empty()) {
-    return absl::NotFoundError(absl::StrCat("no file matches ", pattern,
-                                            "; check the pattern",
-                                            AboutBraces(pattern)));
+    return absl::NotFoundError(
+        absl::StrCat("no file matches ", pattern, "; check the pattern"));
   }
   return found;
 }
 
-// Every file of a range must be there, in the order of the numbers.
-absl::StatusOr<ShardPaths> FindByRange(const std::string& pattern,
-                                       absl::string_view suffix) {
+// Every file of braces must be there, once, in their order.
+absl::StatusOr<ShardPaths> FindByBraces(const std::string& pattern,
+                                        absl::string_view suffix) {
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                       UsageError(ExpandBraces(pattern)));
-  ShardPaths found;
+  ShardPaths found = {.by_braces = true, .base = FixedFolder(pattern)};
   for (const std::string& path : paths) {
     if (HasGlob(path)) {
       MR_ASSIGN_OR_RETURN(ShardPaths some, FindByGlob(path, suffix));
@@ -269,8 +319,16 @@ absl::StatusOr<ShardPaths> FindByRange(const std::string& pattern,
     MR_RETURN_IF_ERROR(AddShard(path, &found.files));
     if (found.files.size() == before) {
       return absl::NotFoundError(absl::StrCat("there is no file ", path, " of ",
-                                              pattern, "; check the range"));
+                                              pattern, "; check the braces"));
     }
+  }
+  std::set<absl::string_view> seen;
+  for (const std::string& file : found.files) {
+    if (seen.insert(file).second) continue;
+    return UsageError(absl::InvalidArgumentError(
+        absl::StrCat(pattern, " names ", file,
+                     " twice; write the braces so "
+                     "that each file is named once")));
   }
   return found;
 }
@@ -278,7 +336,8 @@ absl::StatusOr<ShardPaths> FindByRange(const std::string& pattern,
 }  // namespace
 
 absl::StatusOr<ShardPaths> FindShards(absl::string_view path_view,
-                                      absl::string_view suffix) {
+                                      absl::string_view suffix,
+                                      const FolderRules& rules) {
   const std::string path(path_view);
   if (path.empty()) {
     return UsageError(absl::InvalidArgumentError(
@@ -286,24 +345,34 @@ absl::StatusOr<ShardPaths> FindShards(absl::string_view path_view,
   }
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT && HasBraceRange(path))
-      return FindByRange(path, suffix);
+    if (errno == ENOENT && HasBraces(path)) return FindByBraces(path, suffix);
     if (errno == ENOENT && HasGlob(path)) return FindByGlob(path, suffix);
     if (errno == ENOENT) {
       const bool packed = suffix == ".lmdb" || suffix == ".parquet";
       return absl::NotFoundError(absl::StrCat(
           "there is no file or folder ", path, "; check the path",
-          packed ? ", or write the dataset with `millrace-data pack`" : "",
-          AboutBraces(path)));
+          packed ? ", or write the dataset with `millrace-data pack`" : ""));
     }
     return FileError(errno, "open", path);
   }
-  if (S_ISDIR(info.st_mode)) return FindInFolder(path, suffix);
+  if (S_ISDIR(info.st_mode)) return FindInFolder(path, suffix, rules);
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is neither a file nor a folder"));
   }
-  return ShardPaths{.files = {path}, .one_file = true};
+  return ShardPaths{.files = {path}, .one_file = true, .base = FolderOf(path)};
+}
+
+std::vector<std::string> PartitionsOf(absl::string_view base,
+                                      absl::string_view path) {
+  std::vector<std::string> found;
+  if (!absl::ConsumePrefix(&path, base)) return found;
+  std::vector<absl::string_view> names = absl::StrSplit(path, '/');
+  names.pop_back();
+  for (const absl::string_view name : names) {
+    if (IsPartition(name)) found.emplace_back(name);
+  }
+  return found;
 }
 
 std::string ShardName(int index, int count, absl::string_view suffix) {

@@ -69,7 +69,7 @@ TEST(ParseServerConfigTest, NamesFileLineAndField) {
       {"datasets { name: \"a\" uri: \"/a\" }\n",
        "s.textproto:1:22: dataset `a` has the uri `/a`"},
       {"datasets { name: \"a\" }\n",
-       "lmdb:PATH, parquet:PATH, imagefolder:PATH"},
+       "lmdb:PATH, parquet:PATH, arrow:PATH, imagefolder:PATH"},
       {"datasets { name: \"a\"", "s.textproto:1:"},
   };
   for (const Mistake& mistake : cases) {

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from millrace import _embedded
 
 # Data of this machine in the place of an endpoint.
-_SCHEMES = ("imagefolder:", "lmdb:", "parquet:", "tar:", "tfrecord:", "mds:", "litdata:", "csv:",
-            "hdf5:")
+_SCHEMES = ("imagefolder:", "lmdb:", "parquet:", "arrow:", "tar:", "tfrecord:", "mds:", "litdata:",
+            "csv:", "hdf5:")
 # What the server takes as options behind a path: KEY=VALUE pairs to the end of the text.
 _OPTIONS = re.compile(r"\?[a-z0-9_]+=[^&]*(&[a-z0-9_]+=[^&]*)*$")
 # Those of files, for sentences.
-_OF_FILES = "\"lmdb:PATH\", \"parquet:PATH\", \"tar:PATH\", \"tfrecord:PATH\", \"mds:PATH\", " \
-    "\"litdata:PATH\", \"csv:PATH\" or \"hdf5:PATH\""
+_OF_FILES = "\"lmdb:PATH\", \"parquet:PATH\", \"arrow:PATH\", \"tar:PATH\", \"tfrecord:PATH\", " \
+    "\"mds:PATH\", \"litdata:PATH\", \"csv:PATH\" or \"hdf5:PATH\""
 _DICT = "{\"image\": images, \"label\": labels}"
 # Suffixes of the files of each scheme.
-_SUFFIXES = {"parquet:": (".parquet",), "lmdb:": (".lmdb", ".mdb"), "tar:": (".tar",), "mds:": (".mds",),
-             "tfrecord:": (".tfrecord", ".tfrecords"), "csv:": (".csv", ".tsv"),
-             "hdf5:": (".h5", ".hdf5")}
+_SUFFIXES = {"parquet:": (".parquet",), "arrow:": (".arrow", ".feather"), "lmdb:": (".lmdb", ".mdb"),
+             "tar:": (".tar",), "mds:": (".mds",), "tfrecord:": (".tfrecord", ".tfrecords"),
+             "csv:": (".csv", ".tsv"), "hdf5:": (".h5", ".hdf5")}
 # Suffixes of files that programs read into arrays.
 _OF_ARRAYS = (".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth")
 # Entries of a folder that are looked at to tell what it holds.
@@ -140,6 +140,8 @@ def _for_data_set(value: Any) -> str:
         grey = "[..., None]" if len(shape) == 3 else ""
         return f"give its arrays in a dict, {{\"image\": dataset.data{grey}, \"label\": " + \
             ("dataset.targets" if hasattr(labels, "dtype") else "numpy.array(dataset.targets)") + "}"
+    if hasattr(value, "save_to_disk"):
+        return "save it with dataset.save_to_disk(PATH), and write \"arrow:PATH\""
     if isinstance(getattr(value, "tensors", None), tuple):
         return "give its tensors in a dict, {\"image\": dataset.tensors[0], \"label\": dataset.tensors[1]}"
     root = getattr(value, "root", None)

@@ -118,9 +118,9 @@ class Loader:
     Args:
       endpoint: data servers: "HOST:PORT", several separated by commas or as a list, or one DNS name
         with port that has several addresses. Or data of this machine: "lmdb:PATH", "parquet:PATH",
-        "imagefolder:PATH", "tar:PATH", "tfrecord:PATH", "mds:PATH", "litdata:PATH", "csv:PATH",
-        "hdf5:PATH" with
-        their options (docs/formats.md), or a dict of arrays, {"image": images, "label": labels}, or a
+        "arrow:PATH", "imagefolder:PATH", "tar:PATH", "tfrecord:PATH", "mds:PATH", "litdata:PATH",
+        "csv:PATH" or "hdf5:PATH" with their options (docs/formats.md), or a dict of arrays,
+        {"image": images, "label": labels}, or a
         `millrace.Arrays`. A data server of this machine and user reads them; the first loader starts
         it, and it ends after the last one (docs/python.md).
       dataset: name of the dataset at the servers. Optional when the pipeline names it, and for data

@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<std::string>> FindEnvironments(
     }
     return files;
   }
-  if (!HasBraceRange(path)) {
+  if (!HasBraces(path)) {
     MR_RETURN_IF_ERROR(AddGlob(path, &files));
     return files;
   }

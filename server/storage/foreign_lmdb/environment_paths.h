@@ -1,6 +1,6 @@
 // Finds the LMDB environments of a PATH: a file, a folder with data.mdb as
 // LMDB's library writes it, a folder of such folders or of files *.lmdb and
-// *.mdb, a glob, or ranges of numbers in braces.
+// *.mdb, a glob, or ranges and lists in braces.
 //
 // Looks only at names, never into files.
 //

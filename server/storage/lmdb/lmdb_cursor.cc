@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "server/storage/lmdb/page_load.h"
+#include "server/storage/page_load.h"
 
 namespace millrace::storage {
 namespace {

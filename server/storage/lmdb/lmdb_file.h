@@ -22,6 +22,7 @@
 #include "server/storage/lmdb/lmdb_header.h"
 #include "server/storage/lmdb/lmdb_tree.h"
 #include "server/storage/mapped_file.h"
+#include "server/storage/mapped_pages.h"
 
 namespace millrace::storage {
 
@@ -58,7 +59,7 @@ class LmdbFile {
   const LmdbHeader& header() const { return header_; }
 
   // Waits until the pages of a value that Get() gave lie in memory.
-  void Touch(absl::Span<const uint8_t> value) const;
+  void Touch(absl::Span<const uint8_t> value) const { pages_.Touch(value); }
 
   // That a page of the tree does not hold what belongs there.
   absl::Status DamagedTree() const;
@@ -66,13 +67,10 @@ class LmdbFile {
  private:
   LmdbFile(std::unique_ptr<const MappedFile> file, const LmdbHeader& header);
 
-  void AdviseValue(absl::Span<const uint8_t> value) const;
-
   const std::unique_ptr<const MappedFile> file_;
   const LmdbHeader header_;
   const LmdbTree tree_;
-  const uint64_t os_page_bytes_;
-  const bool random_access_;
+  const MappedPages pages_;  // of file_
 };
 
 }  // namespace millrace::storage

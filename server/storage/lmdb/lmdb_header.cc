@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_size.h"
 #include "common/status_macros.h"
-#include "server/storage/lmdb/page_load.h"
+#include "server/storage/page_load.h"
 
 namespace millrace::storage {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "server/storage/lmdb/page_load.h"
+#include "server/storage/page_load.h"
 
 namespace millrace::storage {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "server/storage/lmdb/page_load.h"
+#include "server/storage/page_load.h"
 #include "server/storage/shard_set.h"
 
 namespace millrace::storage {

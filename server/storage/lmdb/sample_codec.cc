@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "server/storage/lmdb/page_load.h"
+#include "server/storage/page_load.h"
 
 namespace millrace::storage {
 namespace {

@@ -1,123 +1,11 @@
 #include "server/storage/parquet/foreign_fingerprint.h"
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <numeric>
-
-#include "absl/strings/str_cat.h"
-#include "common/logging.h"
-#include "common/mutex.h"
 #include "common/status_macros.h"
-#include "common/thread.h"
+#include "server/storage/columns/column_fingerprint.h"
 #include "server/storage/content_hash.h"
 
 namespace millrace::storage {
 namespace {
-
-// Number of pieces that are collected before they are read: few enough for
-// little memory, and enough to occupy all threads.
-constexpr size_t kMaxPieces = 1 << 14;
-// After this time a log line explains why the server has not started yet.
-constexpr std::chrono::seconds kLongTime{5};
-
-// Sums the hashes of pieces of files. Add() is called in the order of the
-// pieces. The sum does not depend on which thread reads a piece, or when.
-class PieceHasher {
- public:
-  explicit PieceHasher(int threads) : threads_(threads) {}
-
-  // Adds bytes [begin, begin + bytes), which must be inside the file.
-  absl::Status Add(const ParquetFile& file, int64_t begin, int64_t bytes) {
-    bytes_ += bytes;
-    for (int64_t at = 0; at < bytes; at += kFingerprintPieceBytes) {
-      pieces_.push_back(
-          {.file = &file,
-           .begin = begin + at,
-           .bytes = std::min(kFingerprintPieceBytes, bytes - at)});
-    }
-    return pieces_.size() < kMaxPieces ? absl::OkStatus() : Flush();
-  }
-
-  // Reads and hashes the added pieces.
-  absl::Status Flush() {
-    std::atomic<size_t> next{0};
-    Mutex mu;
-    absl::Status failed;
-    const auto work = [&] {
-      std::vector<uint8_t> buffer(kFingerprintPieceBytes);
-      ContentSum sum;
-      absl::Status status;
-      for (size_t i = next++; i < pieces_.size() && status.ok(); i = next++) {
-        status = Hash(first_ + static_cast<int64_t>(i), pieces_[i],
-                      absl::MakeSpan(buffer), &sum);
-      }
-      if (!status.ok()) next = pieces_.size();
-      MutexLock lock(mu);
-      failed.Update(status);
-      sum_.Add(sum.value());
-    };
-    {
-      std::vector<NamedThread> others;
-      const size_t threads = std::min<size_t>(threads_, pieces_.size());
-      for (size_t i = 1; i < threads; ++i) others.emplace_back("mr-hash", work);
-      work();
-    }
-    first_ += static_cast<int64_t>(pieces_.size());
-    pieces_.clear();
-    return failed;
-  }
-
-  Hash128 sum() const { return sum_.value(); }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  struct Piece {
-    const ParquetFile* file;
-    int64_t begin;
-    int64_t bytes;
-  };
-
-  static absl::Status Hash(int64_t number, const Piece& piece,
-                           absl::Span<uint8_t> buffer, ContentSum* sum) {
-    const absl::Span<uint8_t> bytes = buffer.first(piece.bytes);
-    MR_ASSIGN_OR_RETURN(const uint64_t got,
-                        piece.file->Read(piece.begin, bytes));
-    // The file has become shorter since it was opened.
-    if (got < bytes.size()) {
-      MR_RETURN_IF_ERROR(piece.file->CheckUnchanged());
-      return absl::UnavailableError(
-          absl::StrCat(piece.file->path(), " could not be read at byte ",
-                       piece.begin + static_cast<int64_t>(got)));
-    }
-    const absl::Span<const uint8_t> field = bytes;
-    sum->Add(number, {&field, 1});
-    return absl::OkStatus();
-  }
-
-  const int threads_;
-  std::vector<Piece> pieces_;
-  int64_t first_ = 0;  // number of pieces_[0]
-  int64_t bytes_ = 0;
-  ContentSum sum_;
-};
-
-// Chooses the columns that are read completely.
-std::vector<bool> WholeColumns(const std::vector<int64_t>& bytes,
-                               int64_t whole_bytes) {
-  std::vector<size_t> order(bytes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return bytes[a] < bytes[b]; });
-  std::vector<bool> whole(bytes.size());
-  int64_t left = whole_bytes;
-  for (const size_t column : order) {
-    if (bytes[column] > left) break;
-    left -= bytes[column];
-    whole[column] = true;
-  }
-  return whole;
-}
 
 void AppendNumber(uint64_t number, std::string* text) {
   text->append(reinterpret_cast<const char*>(&number), sizeof(number));
@@ -127,36 +15,32 @@ void AppendNumber(uint64_t number, std::string* text) {
 
 absl::StatusOr<std::string> ForeignFingerprint(
     absl::Span<const ForeignShard> shards, int64_t whole_bytes, int threads) {
-  const auto start = std::chrono::steady_clock::now();
   const size_t columns = shards.front().columns.size();
-  std::vector<int64_t> bytes(columns);
   // Indexed by shard and column: the row groups.
   std::vector<std::vector<std::vector<ChunkPlace>>> all;
+  std::vector<HashedFile> files;
   for (const ForeignShard& shard : shards) {
     auto& places = all.emplace_back(columns);
     for (size_t i = 0; i < columns; ++i) {
       MR_ASSIGN_OR_RETURN(places[i], shard.file->PlacesOf(shard.columns[i]));
-      for (const ChunkPlace& place : places[i]) bytes[i] += place.bytes;
     }
+    const ParquetFile* const file = shard.file.get();
+    files.push_back(
+        {.path = file->path(),
+         .groups = file->row_groups(),
+         .place = [&all, s = all.size() - 1](int64_t group, size_t column)
+             -> absl::StatusOr<ColumnBytes> {
+           const ChunkPlace& place = all[s][column][group];
+           return ColumnBytes{.begin = place.begin, .bytes = place.bytes};
+         },
+         .read =
+             [file](uint64_t offset, absl::Span<uint8_t> buffer) {
+               return file->Read(offset, buffer);
+             },
+         .check = [file] { return file->CheckUnchanged(); }});
   }
-  const std::vector<bool> whole = WholeColumns(bytes, whole_bytes);
-  PieceHasher hasher(threads);
-  for (size_t s = 0; s < shards.size(); ++s) {
-    const ParquetFile& file = *shards[s].file;
-    for (int group = 0; group < file.row_groups(); ++group) {
-      for (size_t i = 0; i < columns; ++i) {
-        const auto [begin, size] = all[s][i][group];
-        if (whole[i] || size <= 2 * kFingerprintEndBytes) {
-          MR_RETURN_IF_ERROR(hasher.Add(file, begin, size));
-          continue;
-        }
-        MR_RETURN_IF_ERROR(hasher.Add(file, begin, kFingerprintEndBytes));
-        MR_RETURN_IF_ERROR(hasher.Add(file, begin + size - kFingerprintEndBytes,
-                                      kFingerprintEndBytes));
-      }
-    }
-  }
-  MR_RETURN_IF_ERROR(hasher.Flush());
+  MR_ASSIGN_OR_RETURN(const Hash128 sum,
+                      HashColumns(files, columns, whole_bytes, threads));
   std::string text = "millrace foreign parquet 2";
   for (const ForeignShard& shard : shards) {
     const absl::StatusOr<std::string> footer = shard.file->ReadFooter();
@@ -165,17 +49,8 @@ absl::StatusOr<std::string> ForeignFingerprint(
     AppendNumber(footer->size(), &text);
     text.append(*footer);
   }
-  AppendNumber(hasher.sum().low, &text);
-  AppendNumber(hasher.sum().high, &text);
-  const auto took = std::chrono::steady_clock::now() - start;
-  if (took > kLongTime) {
-    MR_LOG(INFO)
-        << shards.front().file->path() << ": reading " << (hasher.bytes() >> 20)
-        << " MiB of " << shards.size()
-        << " files for the dataset's fingerprint took "
-        << std::chrono::duration_cast<std::chrono::seconds>(took).count()
-        << " s";
-  }
+  AppendNumber(sum.low, &text);
+  AppendNumber(sum.high, &text);
   return HashToHex(
       HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
 }

@@ -1,12 +1,9 @@
 // ForeignFingerprint is the identity of Parquet files of other programs
 // (docs/formats.md, "Foreign Parquet", defines it byte by byte): a hash of
-// their footers, of all bytes of the small columns and of both ends of each
-// column chunk of the others. What opening a dataset reads for it is bounded:
-// it does not see every change of a large column.
+// their footers and of their columns (columns/column_fingerprint.h). It does
+// not see every change of a large column.
 //
-// Pure: the same files have the same fingerprint on every machine, whatever
-// the number of threads. Blocks while it reads, on threads of its own. Takes
-// kFingerprintThreads * kFingerprintPieceBytes of memory beside the footers.
+// Pure. Blocks while it reads, on threads of its own.
 //
 //   MR_ASSIGN_OR_RETURN(const std::string fingerprint,
 //                       ForeignFingerprint(shards));
@@ -21,19 +18,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/storage/columns/column_fingerprint.h"
 #include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/row_group.h"
 
 namespace millrace::storage {
-
-// Columns are read whole, the smallest first, while they have no more bytes
-// together, in all files.
-inline constexpr int64_t kFingerprintWholeBytes = 256 << 20;
-// Of the other columns: at the beginning and at the end of each column chunk.
-inline constexpr int64_t kFingerprintEndBytes = 4 << 10;
-inline constexpr int64_t kFingerprintPieceBytes = 256 << 10;
-// Reads wait for storage more than they compute.
-inline constexpr int kFingerprintThreads = 16;
 
 struct ForeignShard {
   std::shared_ptr<const ParquetFile> file;

@@ -27,7 +27,7 @@
 #include <memory>
 #include <vector>
 
-#include "server/storage/parquet/bounded_pool.h"
+#include "server/storage/columns/bounded_pool.h"
 #include "server/storage/parquet/page_rows.h"
 
 namespace millrace::storage {

@@ -16,7 +16,7 @@
 #include "common/clean_text.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
-#include "server/storage/parquet/arrow_error.h"
+#include "server/storage/columns/arrow_error.h"
 #include "server/storage/parquet/footer_counts.h"
 #include "server/storage/parquet/group_decoder.h"
 #include "server/storage/parquet/page_header.h"

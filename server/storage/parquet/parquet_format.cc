@@ -1,5 +1,6 @@
 #include "server/storage/parquet/parquet_format.h"
 
+#include "server/storage/parquet/parquet_paths.h"
 #include "server/storage/parquet/parquet_source.h"
 #include "server/storage/parquet/parquet_writer.h"
 
@@ -10,6 +11,10 @@ class Parquet final : public ShardFormat {
  public:
   absl::string_view scheme() const override { return "parquet"; }
   absl::string_view suffix() const override { return ".parquet"; }
+
+  absl::StatusOr<ShardPaths> Find(absl::string_view path) const override {
+    return FindParquetFiles(path);
+  }
 
   absl::StatusOr<std::unique_ptr<RecordSource>> Open(
       const ShardPaths& shards,

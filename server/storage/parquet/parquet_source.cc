@@ -11,24 +11,27 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
 #include "common/byte_size.h"
-#include "common/clean_text.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "server/storage/columns/bounded_pool.h"
+#include "server/storage/columns/cache_reservation.h"
+#include "server/storage/columns/column_map.h"
+#include "server/storage/columns/features_json.h"
+#include "server/storage/columns/foreign_schema.h"
+#include "server/storage/columns/row_group_cache.h"
+#include "server/storage/content_hash.h"
 #include "server/storage/image_presets.h"
-#include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/chunk_cost.h"
-#include "server/storage/parquet/column_map.h"
 #include "server/storage/parquet/decode_bound.h"
-#include "server/storage/parquet/features_json.h"
 #include "server/storage/parquet/foreign_fingerprint.h"
 #include "server/storage/parquet/page_header.h"
 #include "server/storage/parquet/page_rows.h"
 #include "server/storage/parquet/parquet_file.h"
-#include "server/storage/parquet/row_group_cache.h"
+#include "server/storage/parquet/parquet_paths.h"
 #include "server/storage/parquet/slice_plan.h"
 #include "server/storage/read_error.h"
 #include "server/storage/sample_check.h"
@@ -40,9 +43,6 @@ namespace {
 
 using Files = std::vector<std::shared_ptr<const ParquetFile>>;
 using Reservations = std::vector<ByteBudget::Reservation>;
-
-// Max bytes of a column name in a message.
-constexpr size_t kMaxNameBytes = 200;
 
 // Max bytes of what a source remembers of the rows in pages of lists: 8 bytes
 // for each page of all files.
@@ -79,6 +79,8 @@ struct Shard {
   std::shared_ptr<const ParquetFile> file;
   std::vector<ColumnPlan> columns;
   std::vector<std::vector<ChunkCost>> costs;  // of each column's row groups
+  // Values of the fields behind the columns, from the names of folders.
+  std::vector<int64_t> partitions;
 };
 
 // Bytes that are kept of the footers.
@@ -126,8 +128,9 @@ class FooterRoom {
           }));
     }
     const ByteBudget& budget = *options_.metadata_budget;
-    const std::string more =
-        options_.metadata_advice ? options_.metadata_advice(bytes, nullptr) : "";
+    const std::string more = options_.metadata_advice
+                                 ? options_.metadata_advice(bytes, nullptr)
+                                 : "";
     return UsageError(absl::ResourceExhaustedError(absl::StrCat(
         "the footers of its files need about ", FormatExactByteSize(bytes),
         " of memory after parsing, and the memory budget has ",
@@ -152,7 +155,7 @@ class FooterRoom {
 struct Projection {
   uint64_t id = 0;  // of this source
   std::vector<bool> used;
-  std::vector<int> fields;
+  std::vector<int> fields;  // of columns
   // For each shard and row group: the rows of a slice and the memory to decode
   // one.
   std::vector<std::vector<SlicePlan>> slices;
@@ -401,7 +404,8 @@ std::shared_ptr<ParquetSource::Planned> ParquetSource::PlannedFor(
 absl::Status ParquetSource::Plan(const std::vector<bool>& used,
                                  uint64_t cache_bytes, bool reads_pages,
                                  Projection* made) const {
-  for (size_t i = 0; i < used.size(); ++i) {
+  const size_t columns = shards_.front().columns.size();
+  for (size_t i = 0; i < std::min(columns, used.size()); ++i) {
     if (used[i]) made->fields.push_back(static_cast<int>(i));
   }
   // The refusal for the row group with the largest rows, if the cache has no
@@ -765,6 +769,13 @@ class ParquetReader final : public RecordReader {
 
   // Points views_ to the fields of the sample.
   absl::Status Find(const EncodedSample& sample) {
+    const Shard& shard = source_.shard(sample.shard);
+    for (size_t i = 0; i < shard.partitions.size(); ++i) {
+      const int64_t& value = shard.partitions[i];
+      views_[shard.columns.size() + i] = {
+          reinterpret_cast<const uint8_t*>(&value), sizeof(value)};
+    }
+    if (projection_->fields.empty()) return absl::OkStatus();
     if (lease_.value == nullptr || sample.shard != shard_ ||
         sample.row < slice_begin_ || sample.row >= slice_end_) {
       MR_RETURN_IF_ERROR(MoveTo(sample));
@@ -824,20 +835,10 @@ absl::StatusOr<std::unique_ptr<RecordSource>> MakeSource(
       shard.costs.push_back(std::move(costs));
     }
   }
-  uint64_t cache_bytes = options.cache_bytes;
   ByteBudget::Reservation reserved;
-  if (options.cache_budget != nullptr) {
-    cache_bytes = std::min(cache_bytes, options.cache_budget->capacity());
-    if (cache_bytes > 0 &&
-        !options.cache_budget->TryReserve(cache_bytes, &reserved)) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          shards.front().file->path(), ": the cache of decoded row groups ",
-          "needs ", FormatByteSize(cache_bytes), ", but the memory budget of ",
-          FormatByteSize(options.cache_budget->capacity()), " has ",
-          FormatByteSize(options.cache_budget->used()),
-          " in use; raise --memory_budget"));
-    }
-  }
+  MR_ASSIGN_OR_RETURN(
+      const uint64_t cache_bytes,
+      ReserveCache(shards.front().file->path(), options, &reserved));
   const std::vector<ColumnPlan> columns = shards.front().columns;
   const std::string path = shards.front().file->path();
   auto source = std::make_unique<ParquetSource>(
@@ -928,13 +929,10 @@ absl::StatusOr<Shard> PlanForeignShard(
     ColumnPlan plan{.name = column->name()};
     if (uses[column->name()] > 1 ||
         !FieldOfColumn(*column, labels, &field, &plan.form)) {
-      LeftOutColumn* out = info->add_left_out();
-      out->set_name(CleanText(column->name(), kMaxNameBytes));
-      out->set_reason(
-          uses[column->name()] > 1
-              ? absl::StrCat(uses[column->name()],
-                             " columns have this name: give each its own name")
-              : WhyLeftOut(*column));
+      AddLeftOut(column->name(),
+                 uses[column->name()] > 1 ? WhySharedName(uses[column->name()])
+                                          : WhyLeftOut(*column),
+                 info);
       continue;
     }
     plan.dtype = field.dtype();
@@ -945,22 +943,48 @@ absl::StatusOr<Shard> PlanForeignShard(
   return shard;
 }
 
-std::string LeftOutText(const DatasetInfo& info) {
-  std::string text;
-  for (const LeftOutColumn& column : info.left_out()) {
-    absl::StrAppend(&text, text.empty() ? "" : "; ", "'", column.name(), "' (",
-                    column.reason(), ")");
+// The names of all columns of the files.
+std::set<std::string> ColumnNames(const Files& files) {
+  std::set<std::string> names;
+  for (const auto& file : files) {
+    for (const auto& column : file->schema().fields()) {
+      names.insert(column->name());
+    }
   }
-  return text;
+  return names;
+}
+
+// Adds the fields that the names of folders give, and them to the fingerprint.
+absl::Status AddPartitions(const Files& files, const ShardPaths& paths,
+                           DatasetInfo* info, std::vector<Shard>* shards) {
+  MR_ASSIGN_OR_RETURN(Partitions partitions,
+                      ReadPartitions(paths, ColumnNames(files)));
+  if (partitions.fields.empty()) return absl::OkStatus();
+  ContentSum sum;
+  for (size_t i = 0; i < shards->size(); ++i) {
+    std::vector<int64_t>& values = partitions.values[i];
+    const absl::Span<const uint8_t> bytes(
+        reinterpret_cast<const uint8_t*>(values.data()),
+        values.size() * sizeof(int64_t));
+    sum.Add(static_cast<int64_t>(i), {&bytes, 1});
+    (*shards)[i].partitions = std::move(values);
+  }
+  for (Field& field : partitions.fields) {
+    *info->mutable_schema()->add_fields() = std::move(field);
+  }
+  const std::string text = absl::StrCat(
+      "millrace parquet folders 1", info->fingerprint(),
+      DatasetFingerprint(info->samples(), info->schema(), sum.value()));
+  info->set_fingerprint(HashToHex(
+      HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()})));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
-    const Files& files, bool one_file, const OpenSourceOptions& options,
-    Reservations footers) {
-  if (!one_file) {
-    std::vector<std::string> paths;
-    for (const auto& file : files) paths.push_back(file->path());
-    MR_RETURN_IF_ERROR(CheckNumberedNames(paths, ".parquet"));
+    const Files& files, const ShardPaths& paths,
+    const OpenSourceOptions& options, Reservations footers) {
+  if (!paths.one_file && !paths.by_braces) {
+    MR_RETURN_IF_ERROR(CheckNumberedNames(paths.files, ".parquet"));
   }
   DatasetInfo info;
   info.set_format("parquet");
@@ -968,43 +992,19 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeign(
   for (const auto& file : files) {
     DatasetInfo of_file;
     MR_ASSIGN_OR_RETURN(Shard shard, PlanForeignShard(file, &of_file));
-    if (shards.empty()) {
-      if (of_file.schema().fields().empty()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            file->path(), " has no readable column: ", LeftOutText(of_file)));
-      }
-      if (!of_file.left_out().empty()) {
-        MR_LOG(INFO) << file->path()
-                     << ": columns left out: " << LeftOutText(of_file);
-      }
-      info.mutable_schema()->Swap(of_file.mutable_schema());
-      info.mutable_left_out()->Swap(of_file.mutable_left_out());
-    } else if (of_file.schema().SerializeAsString() !=
-               info.schema().SerializeAsString()) {
-      return absl::DataLossError(absl::StrCat(
-          file->path(), " has another schema than ",
-          FileName(files.front()->path()),
-          "; the shards of a dataset must have the same columns, types and "
-          "classes"));
-    }
-    ShardInfo* entry = info.add_shards();
-    entry->set_name(ShardInfoName(file->path()));
-    entry->set_first_sample(info.samples());
-    entry->set_samples(file->rows());
-    entry->set_bytes(file->bytes());
-    info.set_samples(info.samples() + file->rows());
+    MR_RETURN_IF_ERROR(AppendForeignFile(
+        {.path = file->path(), .rows = file->rows(), .bytes = file->bytes()},
+        &of_file, &info));
     shards.push_back(std::move(shard));
   }
-  if (info.samples() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(files.front()->path(), " has no rows"));
-  }
+  MR_RETURN_IF_ERROR(CheckHasRows(files.front()->path(), info));
   std::vector<ForeignShard> hashed;
   for (const Shard& shard : shards) {
     hashed.push_back({.file = shard.file, .columns = shard.columns});
   }
   MR_ASSIGN_OR_RETURN(*info.mutable_fingerprint(), ForeignFingerprint(hashed));
   SetImagePresets(&info);
+  MR_RETURN_IF_ERROR(AddPartitions(files, paths, &info, &shards));
   MR_ASSIGN_OR_RETURN(SampleCheck check, SampleCheck::Create(info.schema()));
   return MakeSource(std::move(info), std::move(shards), std::move(check),
                     options, std::move(footers));
@@ -1035,7 +1035,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenParquetSource(
     }
   }
   return packed ? OpenPacked(files, options, room.Take())
-                : OpenForeign(files, shards.one_file, options, room.Take());
+                : OpenForeign(files, shards, options, room.Take());
 }
 
 }  // namespace millrace::storage

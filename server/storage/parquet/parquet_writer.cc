@@ -25,9 +25,9 @@
 #include "common/file_error.h"
 #include "common/status_macros.h"
 #include "proto/dtype.h"
-#include "server/storage/parquet/arrow_error.h"
-#include "server/storage/parquet/column_map.h"
-#include "server/storage/parquet/features_json.h"
+#include "server/storage/columns/arrow_error.h"
+#include "server/storage/columns/column_map.h"
+#include "server/storage/columns/features_json.h"
 #include "server/storage/parquet/parquet_file.h"
 
 namespace millrace::storage {

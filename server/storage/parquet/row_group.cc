@@ -325,12 +325,7 @@ absl::Status RowGroup::Row(int64_t row,
                            absl::Span<absl::Span<const uint8_t>> views) const {
   for (const Column& column : columns_) {
     if (!column.nulls.empty() && column.nulls[row]) {
-      return absl::DataLossError(absl::StrCat(
-          "column '", column.name,
-          column.image ? "' has no image bytes in this row, at most a path; "
-                         "write the file with the images in it"
-                       : "' has a null in this row; fill in a value, or remove "
-                         "the row"));
+      return NullInRow(column.name, column.image);
     }
     const int64_t value = column.indices == nullptr ? row : column.indices[row];
     uint64_t begin;

@@ -20,9 +20,9 @@
 #include "absl/types/span.h"
 #include "proto/names.h"
 #include "proto/types.pb.h"
-#include "server/storage/parquet/bounded_pool.h"
-#include "server/storage/parquet/column_map.h"
-#include "server/storage/parquet/row_group_cache.h"
+#include "server/storage/columns/bounded_pool.h"
+#include "server/storage/columns/column_map.h"
+#include "server/storage/columns/row_group_cache.h"
 
 namespace millrace::storage {
 

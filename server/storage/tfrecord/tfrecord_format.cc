@@ -28,7 +28,7 @@ class Tfrecord : public ExtentFormat {
     MR_ASSIGN_OR_RETURN(ShardPaths shards, FindShards(path, kSuffix));
     // A range of numbers names its files one by one; a glob takes what is
     // there.
-    if (!shards.one_file && !HasBraceRange(path)) {
+    if (!shards.one_file && !HasBraces(path)) {
       // Both ways to number files are common: a-00000-of-00004.tfrecord,
       // a.tfrecord-00000-of-00004.
       MR_RETURN_IF_ERROR(CheckNumberedNames(shards.files, kSuffix));

@@ -128,6 +128,8 @@ class Constructor(Case):
         ("endpoint=pathlib.Path('/data/train.lmdb')", _TYPE, "write endpoint=\"lmdb:/data/train.lmdb\""),
         ("endpoint=pathlib.Path('/usr')", _TYPE, "write endpoint=\"imagefolder:/usr\""),
         ("dataset=pathlib.Path('/usr')", _TYPE, "dataset=PosixPath('/usr') is a path: write endpoint="),
+        ("endpoint=SAVED", _TYPE, "dataset.save_to_disk(PATH), and write \"arrow:PATH\""),
+        ("endpoint='data/train.feather'", _VALUE, "write endpoint=\"arrow:data/train.feather\""),
         ("endpoint=[DATA, DATA]", _TYPE, "a list of datasets of arrays"),
         ("endpoint=[millrace.Arrays(DATA)]", _TYPE, "a list of datasets of arrays"),
         # However large a value is, the sentence is short.
@@ -140,6 +142,7 @@ class Constructor(Case):
         self.output_of(_OPEN + """
 import numpy, pathlib
 DATA = {"x": numpy.ones((100, 100))}
+SAVED = type("Dataset", (), {"__module__": "datasets.arrow_dataset", "save_to_disk": None})()
 failures = []
 for text, kind, part in json.loads(sys.argv[2]):
     named = eval(f"dict({text})")

@@ -25,14 +25,24 @@ TEST(BraceListTest, SeveralRanges) {
               ElementsAre("0/t-07", "0/t-08", "1/t-07", "1/t-08"));
 }
 
+TEST(BraceListTest, Lists) {
+  EXPECT_THAT(*ExpandBraces("/d/{train,extra}-*.parquet"),
+              ElementsAre("/d/train-*.parquet", "/d/extra-*.parquet"));
+  EXPECT_THAT(*ExpandBraces("t{,-2}-{0..1}"),
+              ElementsAre("t-0", "t-1", "t-2-0", "t-2-1"));
+  EXPECT_THAT(*ExpandBraces("{1..2,3}"), ElementsAre("1..2", "3"));
+  // Lists inside of each other are no list of files.
+  EXPECT_THAT(*ExpandBraces("{a,{b,c}}"), ElementsAre("{a,b}", "{a,c}"));
+}
+
 TEST(BraceListTest, OtherBracesStay) {
   for (const std::string word :
-       {"", "a", "{}", "{a,b}", "{1..}", "{..2}", "{a..b}", "{1..2", "1..2}",
+       {"", "a", "{}", "{a}", "{1..}", "{..2}", "{a..b}", "{1..2", "1..2}",
         "{-1..2}", "{1...2}", "{11111111111111111111..2}"}) {
-    EXPECT_FALSE(HasBraceRange(word)) << word;
+    EXPECT_FALSE(HasBraces(word)) << word;
     EXPECT_THAT(*ExpandBraces(word), ElementsAre(word));
   }
-  EXPECT_TRUE(HasBraceRange("{a}{1..2}"));
+  EXPECT_TRUE(HasBraces("{a}{1..2}"));
   EXPECT_THAT(*ExpandBraces("{a}{1..2}{"), ElementsAre("{a}1{", "{a}2{"));
 }
 

@@ -59,16 +59,22 @@ TEST(FindShardsTest, AMissingPathSaysWhatFits) {
             "there is no file or folder " + folder / "a" +
                 "; check the path, or write the dataset with `millrace-data "
                 "pack`");
-  // A list in braces, also beside a glob; not a range or a lone brace.
-  for (const char* name : {"{001,002}.tar", "{001,002}*.tar"}) {
-    EXPECT_THAT(message(name, ".tar"),
-                HasSubstr("; braces take a range of numbers, such as "
-                          "{000..099}, and no list"));
+}
+
+TEST(FindShardsTest, ListsInBraces) {
+  TempFolder folder;
+  for (const char* name : {"b-1.tar", "a-2.tar", "a-1.tar", "c.tar"}) {
+    WriteFile(folder / name, "");
   }
-  for (const char* name : {"a,{.tar", "{1..2},3.tar", "*.tar"}) {
-    EXPECT_THAT(message(name, ".tar"),
-                ::testing::Not(HasSubstr("braces take")));
-  }
+  EXPECT_THAT(
+      FindShards(folder / "{b,a}-*.tar", ".tar")->files,
+      ElementsAre(folder / "b-1.tar", folder / "a-1.tar", folder / "a-2.tar"));
+  const auto missing = FindShards(folder / "{c,d}.tar", ".tar").status();
+  EXPECT_TRUE(absl::IsNotFound(missing)) << missing;
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("d.tar"));
+  const auto twice = FindShards(folder / "{a,a-1}*.tar", ".tar").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(twice)) << twice;
+  EXPECT_THAT(std::string(twice.message()), HasSubstr("a-1.tar twice"));
 }
 
 TEST(FindShardsTest, AFolderGivesItsShardsInBytewiseOrder) {

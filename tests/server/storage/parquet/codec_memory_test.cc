@@ -19,8 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
 #include "common/byte_size.h"
+#include "server/storage/columns/bounded_pool.h"
 #include "server/storage/open.h"
-#include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/page_header.h"
 #include "server/storage/parquet/page_rows.h"
 #include "server/storage/parquet/parquet_file.h"
@@ -214,7 +214,8 @@ TEST_F(CodecMemoryTest, ALargeWindowOfBrotliIsRefused) {
   EXPECT_TRUE(read(16 * kMiB, &named).ok());
   const absl::Status small = read(8 * kMiB, &named);
   EXPECT_TRUE(absl::IsResourceExhausted(small)) << small;
-  EXPECT_THAT(std::string(small.message()), HasSubstr(", decompression 8.6 MiB"));
+  EXPECT_THAT(std::string(small.message()),
+              HasSubstr(", decompression 8.6 MiB"));
   EXPECT_TRUE(read(named, &named).ok());
 
   std::string bytes = ReadFile(path_);

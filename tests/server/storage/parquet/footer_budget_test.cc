@@ -43,8 +43,8 @@ class FooterBudgetTest : public ::testing::Test {
     const auto table = arrow::Table::Make(
         arrow::schema(fields), arrow::ArrayVector(fields.size(), values));
     const auto file = *arrow::io::FileOutputStream::Open(path_);
-    ASSERT_TRUE(parquet::arrow::WriteTable(
-                    *table, arrow::default_memory_pool(), file, kGroupRows)
+    ASSERT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(),
+                                           file, kGroupRows)
                     .ok());
     ASSERT_TRUE(file->Close().ok());
   }

@@ -18,8 +18,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
+#include "server/storage/columns/bounded_pool.h"
 #include "server/storage/open.h"
-#include "server/storage/parquet/bounded_pool.h"
 #include "server/storage/parquet/parquet_file.h"
 #include "server/storage/parquet/slice_plan.h"
 #include "tests/server/storage/storage_testing.h"
