@@ -64,8 +64,10 @@ std::string AgeText(absl::Duration age) {
   const absl::Duration unit = age < absl::Minutes(1)  ? absl::Seconds(1)
                               : age < absl::Hours(48) ? absl::Minutes(1)
                                                       : absl::Hours(1);
-  const std::string text = absl::FormatDuration(absl::Trunc(age, unit));
-  return absl::StrCat(text, " old");
+  const absl::Duration whole = absl::Trunc(age, unit);
+  return absl::StrCat(
+      whole == absl::ZeroDuration() ? "0s" : absl::FormatDuration(whole),
+      " old");
 }
 
 std::string FieldJson(const Field& field) {

@@ -57,7 +57,7 @@ std::string FirstChanged(const ExtentIndex& index, ObjectReader& objects) {
   std::string why;
   const auto work = [&] {
     for (int i = next++; i < index.objects(); i = next++) {
-      const ExtentIndex::Object& object = index.object(i);
+      const ExtentIndex::Object object = index.object(i);
       const absl::StatusOr<ObjectIdentity> now = objects.Stat(object.name);
       if (now.ok() && *now == object.identity) continue;
       MutexLock lock(mu);

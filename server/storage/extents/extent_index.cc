@@ -1,5 +1,6 @@
 #include "server/storage/extents/extent_index.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/file_error.h"
 #include "common/folder.h"
+#include "common/regular_file.h"
 #include "common/status_macros.h"
 #include "server/storage/sample_check.h"
 
@@ -21,6 +23,10 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "columns are little-endian and mapped");
+
+// A larger index is mapped even if that takes one descriptor more than the
+// process should hold: it would take too much memory.
+constexpr int64_t kMaxReadBytes = 4 << 20;
 
 constexpr absl::string_view kMagic = "MREXTENT";
 // Magic, version, length of the head, checksum of all that follows.
@@ -205,6 +211,16 @@ absl::StatusOr<std::unique_ptr<const ExtentIndex>> ExtentIndex::FromBytes(
 absl::StatusOr<std::unique_ptr<const ExtentIndex>> ExtentIndex::Open(
     const std::string& file) {
   std::unique_ptr<ExtentIndex> index(new ExtentIndex());
+  index->path_ = file;
+  index->hold_ =
+      std::make_unique<const OpenFiles::Hold>(OpenFiles::OfProcess());
+  if (struct stat info; !index->hold_->granted() &&
+                        stat(file.c_str(), &info) == 0 &&
+                        info.st_size <= kMaxReadBytes) {
+    MR_RETURN_IF_ERROR(ReadRegularFile(file, &index->owned_));
+    MR_RETURN_IF_ERROR(index->Parse(index->owned_));
+    return index;
+  }
   MR_ASSIGN_OR_RETURN(index->file_, MappedFile::Open(file));
   const absl::Status parsed = index->Parse(index->bytes_of_file());
   MR_RETURN_IF_ERROR(index->CheckUnchanged());
@@ -243,19 +259,17 @@ absl::Status ExtentIndex::Parse(absl::string_view bytes) {
       (!head_.content_sum().empty() && !IsSum(head_.content_sum()))) {
     return Damaged("its sums are wrong");
   }
+  first_samples_.reserve(static_cast<size_t>(head_.objects_size()));
   for (const ExtentIndexObject& object : head_.objects()) {
     if (object.samples() < 0 || object.samples() > kMaxSamples - samples_ ||
         (!object.content_sum().empty() && !IsSum(object.content_sum()))) {
       return Damaged("its objects are wrong");
     }
-    objects_.push_back({.name = object.name(),
-                        .identity = IdentityOf(object),
-                        .first_sample = samples_,
-                        .samples = object.samples()});
+    first_samples_.push_back(samples_);
     samples_ += object.samples();
   }
   if (samples_ == 0) return Damaged("it has no samples");
-  if (has_files() && objects_[0].samples != samples_) {
+  if (has_files() && head_.objects(0).samples() != samples_) {
     return Damaged("its objects are wrong");
   }
   MR_RETURN_IF_ERROR(
@@ -370,11 +384,11 @@ absl::Status ExtentIndex::ParseColumns(absl::string_view columns) {
 }
 
 absl::Status ExtentIndex::CheckExtents() {
-  for (const Object& object : objects_) {
-    const int64_t end = object.first_sample + object.samples;
-    for (int64_t i = object.first_sample; i < end; ++i) {
-      if (offsets_[i] > object.identity.bytes ||
-          bytes_[i] > object.identity.bytes - offsets_[i]) {
+  int64_t i = 0;
+  for (const ExtentIndexObject& object : head_.objects()) {
+    for (const int64_t end = i + object.samples(); i < end; ++i) {
+      if (offsets_[i] > object.bytes() ||
+          bytes_[i] > object.bytes() - offsets_[i]) {
         return Damaged("an extent is not within its object");
       }
       largest_ = std::max(largest_, bytes_[i]);
@@ -408,7 +422,7 @@ absl::string_view ExtentIndex::file_name(int64_t i) const {
 std::string ExtentIndex::FilePath(int64_t i) const {
   const absl::string_view name = file_name(i);
   if (absl::StartsWith(name, "/")) return std::string(name);
-  return JoinPath(FolderOf(objects_[0].name), name);
+  return JoinPath(FolderOf(head_.objects(0).name()), name);
 }
 
 ObjectIdentity ExtentIndex::file_identity(int64_t i) const {
@@ -460,10 +474,9 @@ Hash128 ExtentIndex::ListingSum() const {
 int ExtentIndex::ObjectOf(int64_t i) const {
   // The last one that begins at or before `i`: objects without samples come
   // before the object that has it.
-  const auto after = std::upper_bound(
-      objects_.begin(), objects_.end(), i,
-      [](int64_t sample, const Object& o) { return sample < o.first_sample; });
-  return static_cast<int>(after - objects_.begin()) - 1;
+  const auto after =
+      std::upper_bound(first_samples_.begin(), first_samples_.end(), i);
+  return static_cast<int>(after - first_samples_.begin()) - 1;
 }
 
 std::string ExtentIndex::WithHead(const ExtentIndexHead& head) const {
@@ -475,10 +488,8 @@ std::string ExtentIndex::WithHead(const ExtentIndexHead& head) const {
 
 uint64_t ExtentIndex::memory_bytes() const {
   static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  uint64_t bytes = owned_.capacity() + head_.SpaceUsedLong();
-  for (const Object& object : objects_) {
-    bytes += sizeof(Object) + object.name.capacity();
-  }
+  uint64_t bytes = owned_.capacity() + head_.SpaceUsedLong() +
+                   first_samples_.capacity() * sizeof(int64_t);
   // An entry of the page table for each page of the map.
   if (file_ != nullptr) bytes += file_->data().size() / page * sizeof(void*);
   return bytes;

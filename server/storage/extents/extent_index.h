@@ -32,6 +32,7 @@
 #include "server/storage/content_hash.h"
 #include "server/storage/mapped_file.h"
 #include "server/storage/objects/object_reader.h"
+#include "server/storage/objects/open_files.h"
 
 namespace millrace::storage {
 
@@ -85,22 +86,29 @@ class ExtentIndex {
   // after the name of the file: "it is ...".
   static absl::StatusOr<std::unique_ptr<const ExtentIndex>> FromBytes(
       std::string bytes);
-  // The same for a file, which is mapped. Otherwise errors as MappedFile's,
-  // which name the file.
+  // The same for a file, which is mapped. A small one is read into memory when
+  // the process holds as many descriptors of indexes as it may
+  // (OpenFiles::Hold). Otherwise errors as MappedFile's, which name the file.
   static absl::StatusOr<std::unique_ptr<const ExtentIndex>> Open(
       const std::string& file);
 
   const ExtentIndexHead& head() const { return head_; }
   int64_t samples() const { return samples_; }
 
+  // A view: the head holds the name, once.
   struct Object {
-    std::string name;
+    const std::string& name;
     ObjectIdentity identity;
     int64_t first_sample = 0;
     int64_t samples = 0;
   };
-  int objects() const { return static_cast<int>(objects_.size()); }
-  const Object& object(int i) const { return objects_[i]; }
+  int objects() const { return head_.objects_size(); }
+  Object object(int i) const {
+    const ExtentIndexObject& object = head_.objects(i);
+    return {object.name(), IdentityOf(object), first_samples_[i],
+            object.samples()};
+  }
+  int64_t first_sample(int object) const { return first_samples_[object]; }
   // The object of sample `i`, which exists.
   int ObjectOf(int64_t i) const;
 
@@ -139,8 +147,8 @@ class ExtentIndex {
   // mapped file without its pages, which belong to the page cache.
   uint64_t memory_bytes() const;
 
-  // Path of the mapped file; empty: the bytes are in memory.
-  std::string file() const { return file_ == nullptr ? "" : file_->path(); }
+  // Path of the file; empty: it is not of a file.
+  const std::string& file() const { return path_; }
 
   // Unavailable: the mapped file has changed, so what was read of it may be
   // wrong. One fstat().
@@ -165,11 +173,14 @@ class ExtentIndex {
   absl::Status CheckFileNames();
   absl::string_view bytes_of_file() const;
 
-  // Constant once parsed. One of the two holds the bytes.
+  // Constant once parsed.
+  std::string path_;
+  std::unique_ptr<const OpenFiles::Hold> hold_;  // of file_'s descriptor
+  // One of the two holds the bytes.
   std::string owned_;
   std::unique_ptr<const MappedFile> file_;
   ExtentIndexHead head_;
-  std::vector<Object> objects_;
+  std::vector<int64_t> first_samples_;  // of each object
   int64_t samples_ = 0;
   uint32_t largest_ = 0;
   uint64_t checksum_ = 0;

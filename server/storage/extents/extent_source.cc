@@ -30,7 +30,7 @@ std::string FilesIdentityOf(const ExtentIndex& index) {
   std::string text =
       index.has_files() ? absl::StrCat(index.checksum(), " ") : "";
   for (int i = 0; i < index.objects(); ++i) {
-    const auto& [name, identity, first, samples] = index.object(i);
+    const auto [name, identity, first, samples] = index.object(i);
     absl::StrAppend(&text, name.size(), ":", name, " ", identity.bytes, " ",
                     identity.modified_nanos, " ", identity.changed_nanos, " ",
                     identity.inode, " ", identity.tag.size(), ":", identity.tag,
@@ -95,7 +95,7 @@ class ExtentSource final : public RecordSource, public SampleFiles {
   // Reads the extent of sample `i` of object `object` to `data`.
   absl::Status Load(int64_t i, int object, const Extent& extent,
                     uint8_t* data) const {
-    const ExtentIndex::Object& place = index_->object(object);
+    const ExtentIndex::Object place = index_->object(object);
     absl::Status status =
         objects_->Read(place.name, place.identity, extent.offset,
                        absl::MakeSpan(data, extent.bytes));
@@ -180,7 +180,7 @@ class ExtentReader final : public RecordReader {
     const int object = extents.ObjectOf(index);
     EncodedSample sample;
     sample.shard = object;
-    sample.row = index - extents.object(object).first_sample;
+    sample.row = index - extents.first_sample(object);
     if (indexed_) return ReadIndexed(index, &sample, visit);
     const Extent extent = extents.extent(index);
     if (extent.bytes > extents.largest_extent()) {
@@ -366,7 +366,7 @@ absl::StatusOr<DatasetInfo> DescribeExtents(const ExtentIndex& index,
     MR_RETURN_IF_ERROR(uri.ApplyTo(class_field, info.mutable_schema()));
   }
   for (int i = 0; i < index.objects(); ++i) {
-    const ExtentIndex::Object& object = index.object(i);
+    const ExtentIndex::Object object = index.object(i);
     ShardInfo& shard = *info.add_shards();
     shard.set_name(ShardInfoName(object.name));
     shard.set_first_sample(object.first_sample);

@@ -123,8 +123,8 @@ TEST_F(CsvSourceTest, RowsAreSamples) {
   EXPECT_THAT(label.class_names(), ElementsAre("cat", "dog"));
   ASSERT_NE(source->sample_files(), nullptr);
   EXPECT_EQ(source->sample_files()->FileOf(1), "images/a.jpg");
-  EXPECT_EQ(source->sample_files()->BytesOf(1, {}), 18 + 8);
-  EXPECT_EQ(source->sample_files()->BytesOf(1, {false, true}), 8);
+  EXPECT_EQ(source->BytesOf(1, {}), 18 + 8);
+  EXPECT_EQ(source->BytesOf(1, {false, true}), 8);
   for (const int64_t index : {-1, 3}) {
     EXPECT_TRUE(absl::IsOutOfRange(Read(*source, index)));
   }
