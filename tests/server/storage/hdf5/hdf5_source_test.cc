@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_budget.h"
+#include "common/thread.h"
 #include "common/usage_error.h"
 #include "tests/server/storage/hdf5/hdf5_writer.h"
 #include "tests/server/storage/storage_testing.h"
@@ -156,6 +157,25 @@ TEST_F(Hdf5SourceTest, AnyOrderGivesTheSameSamples) {
   }
   EXPECT_TRUE(absl::IsOutOfRange((*reader)->Read(
       6, [](const EncodedSample&) { return absl::OkStatus(); })));
+}
+
+TEST_F(Hdf5SourceTest, ThreadsReadTheSameSamples) {
+  const Samples expected = TableSamples();
+  for (const char* file : {"gzip.h5", "chunks.h5"}) {
+    const auto source = InOrder(Data(file));
+    ASSERT_TRUE(source.ok()) << source.status();
+    std::vector<Samples> read(4);
+    {
+      std::vector<NamedThread> threads;
+      for (Samples& samples : read) {
+        threads.emplace_back("reader", [&samples, &source] {
+          const auto all = ReadAll(**source);
+          if (all.ok()) samples = *all;
+        });
+      }
+    }
+    for (const Samples& samples : read) EXPECT_EQ(samples, expected);
+  }
 }
 
 TEST_F(Hdf5SourceTest, UnusedFieldsAreNotRead) {
