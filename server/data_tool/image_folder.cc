@@ -1,5 +1,6 @@
 #include "server/data_tool/image_folder.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
 #include "server/data_tool/image_check.h"
+#include "server/data_tool/parallel_reader.h"
 #include "server/data_tool/progress.h"
 #include "server/storage/imagefolder/folder_files.h"
 #include "server/storage/imagefolder/folder_index.h"
@@ -20,6 +22,9 @@
 
 namespace millrace::data_tool {
 namespace {
+
+// Files that are read at the same time. Twice as many wait in memory.
+constexpr uint32_t kReads = 4;
 
 class ImageFolder final : public SampleReader {
  public:
@@ -54,22 +59,26 @@ class ImageFolder final : public SampleReader {
 
   const DatasetInfo& description() const override { return description_; }
 
+  // Without the image, which ReadImage() reads.
   absl::Status Next(Sample* sample) override {
     const int64_t i = next_++;
-    path_ = files_.PathOf(i);
-    const std::string full = FullPath(i);
-    MR_RETURN_IF_ERROR(ReadRegularFile(full, &bytes_));
+    label_ = files_.LabelOf(i);
+    sample->fields = {
+        {}, {reinterpret_cast<const uint8_t*>(&label_), sizeof(label_)}};
+    sample->origin = files_.PathOf(i);
+    return absl::OkStatus();
+  }
+
+  // The image of the file `path` within the folder. Thread-safe.
+  absl::Status ReadImage(const std::string& path, std::string* image) const {
+    const std::string full = absl::StrCat(options_.folder, "/", path);
+    MR_RETURN_IF_ERROR(ReadRegularFile(full, image));
     const absl::string_view start =
-        absl::string_view(bytes_).substr(0, storage::kImageStartBytes);
+        absl::string_view(*image).substr(0, storage::kImageStartBytes);
     if (const absl::string_view why = WhyNoSample(start); !why.empty()) {
       return absl::DataLossError(
           absl::StrCat(full, " ", why, ": the file changed during packing"));
     }
-    label_ = files_.LabelOf(i);
-    sample->fields = {
-        {reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size()},
-        {reinterpret_cast<const uint8_t*>(&label_), sizeof(label_)}};
-    sample->origin = path_;
     return absl::OkStatus();
   }
 
@@ -183,10 +192,7 @@ class ImageFolder final : public SampleReader {
   std::vector<std::string> doubts_;         // warnings about the classes
   std::vector<std::string> empty_classes_;  // all of them
   int64_t next_ = 0;
-  // Of the last sample.
-  std::string path_;
-  std::string bytes_;
-  int64_t label_ = 0;
+  int64_t label_ = 0;  // of the last sample
 };
 
 }  // namespace
@@ -195,7 +201,14 @@ absl::StatusOr<std::unique_ptr<SampleReader>> OpenImageFolder(
     const ImageFolderOptions& options) {
   auto folder = std::make_unique<ImageFolder>(options);
   MR_RETURN_IF_ERROR(folder->Scan());
-  return folder;
+  // Several files are read at the same time, because reads wait for storage.
+  const ImageFolder* files = folder.get();
+  return std::make_unique<ParallelReader>(
+      std::move(folder),
+      ParallelReader::Options{.threads = kReads, .name = "mr-files"},
+      [files](ParallelReader::Work& work) {
+        work.status = files->ReadImage(work.origin, &work.fields[0]);
+      });
 }
 
 }  // namespace millrace::data_tool

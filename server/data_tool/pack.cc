@@ -274,7 +274,9 @@ storage::DatasetWriter::Options OutputOf(const PackOptions& options) {
   return {.shards = options.shards,
           .shard_bytes = options.shard_bytes,
           .overwrite = options.overwrite,
-          .resume = true};
+          .resume = true,
+          // The images of the finished shards must have been checked.
+          .resume_flags = options.no_decode ? "no_decode" : ""};
 }
 
 // What a packing begins with.

@@ -203,6 +203,7 @@ PackingJournal::Content DatasetWriter::JournalOf() const {
   AddText(format_.scheme(), &flags);
   AddNumber(static_cast<uint64_t>(options_.shards), &flags);
   AddNumber(options_.shard_bytes, &flags);
+  AddText(options_.resume_flags, &flags);
   for (const std::string& line : info_.prepared()) AddText(line, &flags);
   content.flags = HashOf(flags);
   std::string input;

@@ -66,6 +66,8 @@ class DatasetWriter {
     // Go on with what an interrupted packing of the same output has left, if
     // its options and description were the same; log what becomes of it.
     bool resume = false;
+    // What else must be the same for that: flags that no byte follows from.
+    std::string resume_flags;
   };
 
   // The checks of Create() for the output, for callers that need long before
