@@ -91,9 +91,9 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
       {.command = "millrace-data index",
        .summary =
            "Finds the samples of a dataset that millrace-server serves without "
-           "packing (imagefolder:DIR, tar:PATH, tfrecord:PATH), reads each of "
-           "them once, and "
-           "writes list and content hash to the cache folder of the server. "
+           "packing (imagefolder:DIR, tar:PATH, tfrecord:PATH, csv:PATH, ...), "
+           "reads each of them once, and writes list and content hash to the "
+           "cache folder of the server. "
            "The dataset then has the fingerprint of its packed form, and "
            "copies of it on other servers have the same one. Without `index` "
            "the server lists the dataset itself, and the fingerprint follows "
@@ -104,10 +104,11 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
   flags.Add("input", &input, "URI",
             "The same as the argument URI; a path without a scheme is a folder "
             "that contains one folder of images for each class");
-  flags.Add("headers_only", &headers_only, "",
-            "Read only the headers of tar members and TFRecords: fast, but "
-            "without the content hash. An index that has it and is up to date "
-            "is kept");
+  flags.Add(
+      "headers_only", &headers_only, "",
+      "Read only the headers of tar members and TFRecords, or the table of "
+      "csv: fast, but without the content hash. An index that has it and is "
+      "up to date is kept");
   AddCacheDirFlag(flags, &cache_dir);
   flags.Add("operators", &libraries, "FILE.so",
             "Library of decoders that the server loads, too; may be repeated");
