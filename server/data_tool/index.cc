@@ -96,10 +96,11 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
   flags.Add("input", &input, "URI",
             "The same as the argument URI; a path without a scheme is a folder "
             "that contains one folder of images for each class");
-  flags.Add("headers_only", &headers_only, "",
-            "Read only the headers of tar members and TFRecords: fast, but "
-            "without the content hash. An up-to-date index with a content hash "
-            "is kept");
+  flags.Add(
+      "headers_only", &headers_only, "",
+      "Read only the headers of tar members and TFRecords, or the table of "
+      "csv: fast, but without the content hash. An up-to-date index with a "
+      "content hash is kept");
   AddCacheDirFlag(flags, &cache_dir);
   flags.Add("operators", &libraries, "FILE.so",
             "Library of decoders that the server loads, too; may be repeated");

@@ -1,6 +1,6 @@
 // Fuzz target of the index of records in files: whatever its file holds,
 // parsing ends and stays inside the input, and an index that is taken points
-// into its objects.
+// into its objects; so does the parsing of its rule as that of files.
 
 #include <google/protobuf/stubs/logging.h>
 #include <xxhash.h>
@@ -13,6 +13,7 @@
 
 #include "common/logging.h"
 #include "server/storage/extents/extent_index.h"
+#include "server/storage/extents/file_rule.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/server/storage/extents/index_samples.h"
 
@@ -50,6 +51,13 @@ bool Run(const uint8_t* data, size_t size) {
       for (const uint8_t byte : index.value(field, i)) touched += byte;
       if (!index.lengths(field).empty()) touched += index.lengths(field)[i];
     }
+  }
+  const auto rule = storage::FileRule::Restore(index.head().rule());
+  if (rule.ok()) {
+    const storage::FieldRule& restored = **rule;
+    MR_CHECK(restored.class_field() >= -1 &&
+             restored.class_field() < restored.schema().fields_size());
+    MR_CHECK(storage::FileRule::Restore(restored.Encode()).ok());
   }
   const auto again =
       storage::ExtentIndex::FromBytes(index.WithHead(index.head()));

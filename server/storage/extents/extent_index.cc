@@ -399,8 +399,9 @@ absl::Status ExtentIndex::CheckExtents() {
 
 absl::Status ExtentIndex::CheckFileNames() {
   const auto count = static_cast<size_t>(samples_);
-  if (!AreEnds(name_ends_, names_.size()))
+  if (!AreEnds(name_ends_, names_.size())) {
     return Damaged("its names are wrong");
+  }
   for (const Values& values : values_) {
     if (values.ends != nullptr &&
         !AreEnds({values.ends, count}, values.bytes)) {

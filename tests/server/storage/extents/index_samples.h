@@ -9,6 +9,7 @@
 
 #include "proto/names.h"
 #include "server/storage/extents/extent_index.h"
+#include "server/storage/extents/file_rule.h"
 
 namespace millrace::storage {
 
@@ -82,7 +83,6 @@ inline MadeIndex MakeFileIndex() {
   MadeIndex made;
   made.head.set_format("csv");
   made.head.set_path("/data/labels.csv");
-  made.head.set_rule("the rule");
   made.head.set_files(true);
   for (const char* name : {"/data/labels.csv", "/data/names.txt"}) {
     ExtentIndexObject& object = *made.head.add_objects();
@@ -107,6 +107,7 @@ inline MadeIndex MakeFileIndex() {
   boxes.set_name("boxes");
   boxes.set_kind(FIELD_KIND_RAGGED);
   boxes.set_dtype(DTYPE_FLOAT32);
+  made.head.set_rule(FileRule(made.head.schema(), 1).Encode());
   ExtentColumns& columns = made.columns;
   columns.bytes = {100, 7000, 3};
   columns.modified_nanos = {1, 2, 3};
