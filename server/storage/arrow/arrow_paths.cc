@@ -4,8 +4,10 @@
 #include <google/protobuf/util/json_util.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/file_error.h"
@@ -116,13 +118,22 @@ absl::StatusOr<ShardPaths> FindArrowFiles(absl::string_view path_view) {
   if (Exists(dict)) return RefuseSplits(path, dict);
   const std::string state = JoinPath(path, "state.json");
   if (Exists(state)) return FindSaved(path, state);
-  absl::StatusOr<ShardPaths> first = FindShards(path, kSuffixes[0]);
-  if (first.ok()) return first;
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
+  std::vector<absl::string_view> found;
   for (const absl::string_view suffix : kSuffixes) {
-    absl::StatusOr<ShardPaths> found = FindShards(path, suffix);
-    if (found.ok()) return found;
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return name[0] != '.' && absl::EndsWith(name, suffix);
+        })) {
+      found.push_back(suffix);
+    }
   }
-  return first;
+  if (found.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " holds *", absl::StrJoin(found, " and *"),
+                     " files: name those of the dataset by a glob, such as ",
+                     JoinPath(path, "*"), found.front()));
+  }
+  return FindShards(path, found.empty() ? kSuffixes[0] : found.front());
 }
 
 std::string FindDatasetInfo(const ShardPaths& shards) {

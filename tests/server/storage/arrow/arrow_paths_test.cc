@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/server/storage/storage_testing.h"
@@ -61,6 +62,19 @@ TEST_F(ArrowPathsTest, AStateThatIsDamagedIsRefused) {
 TEST_F(ArrowPathsTest, SplitsAreListed) {
   WriteFile(folder_ / "dataset_dict.json", R"({"splits": ["train", "test"]})");
   EXPECT_THAT(Error(), HasSubstr("holds the splits train, test"));
+}
+
+TEST_F(ArrowPathsTest, NoFileOfAFolderIsDroppedInSilence) {
+  WriteFile(folder_ / "a.feather", "");
+  WriteFile(folder_ / ".b.arrow", "");
+  EXPECT_THAT(FindArrowFiles(folder_.path())->files,
+              ElementsAre(folder_ / "a.feather"));
+  WriteFile(folder_ / "a.arrow", "");
+  EXPECT_THAT(Error(), HasSubstr("holds *.arrow and *.feather files"));
+  ASSERT_TRUE(std::filesystem::remove(folder_ / "a.feather"));
+  std::filesystem::create_directory(folder_ / "more");
+  WriteFile(folder_ / "more/c.arrow", "");
+  EXPECT_THAT(Error(), HasSubstr("is in a folder below"));
 }
 
 TEST_F(ArrowPathsTest, AFolderWithoutFilesIsRefused) {
