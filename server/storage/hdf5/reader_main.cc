@@ -1,4 +1,5 @@
-// millrace-hdf5 FILE: reads an HDF5 file for millrace-server and millrace-data.
+// millrace-hdf5 PROTOCOL FILE: reads an HDF5 file for millrace-server and
+// millrace-data.
 //
 // libhdf5 is not thread-safe and can crash on damaged files. It is therefore
 // linked into this program alone, whose limits are set before it opens the
@@ -20,6 +21,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/storage/hdf5/chunk_offsets.h"
 #include "server/storage/hdf5/file_scan.h"
@@ -185,8 +187,17 @@ int Run(const std::string& path) {
 }  // namespace millrace::storage
 
 int main(int argc, char** argv) {
-  if (argc != 2) return EXIT_FAILURE;
+  if (argc != 3) return EXIT_FAILURE;
+  if (absl::string_view(argv[1]) != millrace::storage::kHdf5Protocol) {
+    millrace::storage::Send(
+        STDOUT_FILENO,
+        absl::FailedPreconditionError(
+            "millrace-hdf5 belongs to another version of this program; copy "
+            "both from the same build"),
+        "");
+    return EXIT_FAILURE;
+  }
   millrace::storage::LimitProcess();
   millrace::storage::LimitRequest();
-  return millrace::storage::Run(argv[1]);
+  return millrace::storage::Run(argv[2]);
 }

@@ -2,7 +2,8 @@
 // two pipes. Both are of one build and run on one machine, so that numbers are
 // in the order of the machine.
 //
-// The program sends the Hdf5Layout of the file first. Then each Request gets
+// The arguments of the program are kHdf5Protocol and the path of the file. It
+// sends the Hdf5Layout of the file first. Then each Request gets
 // one reply, until the pipe of the requests ends.
 //
 // A reply is a ReplyHead and its bytes: a message of an error, or a layout, or
@@ -19,6 +20,10 @@
 #include <cstdint>
 
 namespace millrace::storage {
+
+// The first argument of the program; changes with these messages. A program of
+// another build answers with an error.
+inline constexpr char kHdf5Protocol[] = "1";
 
 // Rows from `first` on, as many as are cheap to read together, at least one and
 // at most `max_rows`.

@@ -69,8 +69,10 @@ int Spawn(const std::string& program, const std::string& file, int socket,
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::string name = kProgram;
-  std::string argument = file;
-  char* const arguments[] = {name.data(), argument.data(), nullptr};
+  std::string protocol = kHdf5Protocol;
+  std::string path = file;
+  char* const arguments[] = {name.data(), protocol.data(), path.data(),
+                             nullptr};
   // Its behaviour depends on no variable, except that a file on a network may
   // have no locks.
   std::string no_locks = "HDF5_USE_FILE_LOCKING=FALSE";
