@@ -49,6 +49,21 @@ void WarnOfOther(const std::string& path, const std::string& folder,
                   << ", which may still run; if none runs, remove the file";
 }
 
+// Where a link leads; empty: unknown.
+std::string ReadLink(const std::string& path) {
+  char target[4096];
+  const ssize_t bytes = readlink(path.c_str(), target, sizeof(target));
+  return bytes < 0 ? "" : std::string(target, bytes);
+}
+
+// True if the process surely runs another program than this one. Numbers of
+// processes are used again, in containers always the same ones.
+bool RunsOther(int pid) {
+  const std::string own = ReadLink("/proc/self/exe");
+  const std::string other = ReadLink(absl::StrCat("/proc/", pid, "/exe"));
+  return !own.empty() && !other.empty() && own != other;
+}
+
 bool IsRealFolder(const std::string& path) {
   struct stat info;
   return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -107,7 +122,8 @@ bool FindLeftPacking(const std::string& folder, absl::string_view of,
     int pid = 0;
     PackingJournal::Content left;
     if (!ParseTemporaryName(name, &left_of, &pid) || left_of != of ||
-        !IsGone(pid) || !PackingJournal::Read(JoinPath(folder, name), &left) ||
+        !(IsGone(pid) || RunsOther(pid)) ||
+        !PackingJournal::Read(JoinPath(folder, name), &left) ||
         (found && left.shards.size() <= journal->shards.size())) {
       continue;
     }
@@ -134,13 +150,14 @@ TemporaryFiles::TemporaryFiles(const std::string& folder,
     int pid = 0;
     if (!ParseTemporaryName(name, &of, &pid) || !ours(of)) continue;
     const std::string path = JoinPath(folder, name);
-    if (!alone || !IsGone(pid)) {
+    PackingJournal::Content journal;
+    const bool has_journal = PackingJournal::Read(path, &journal);
+    if (!alone || !(IsGone(pid) || (has_journal && RunsOther(pid)))) {
       WarnOfOther(path, folder, of);
       continue;
     }
     left.push_back(path);
-    PackingJournal::Content journal;
-    if (!adopt_as.empty() && PackingJournal::Read(path, &journal) &&
+    if (!adopt_as.empty() && has_journal &&
         journal.shards.size() > best_shards) {
       best = path;
       best_shards = journal.shards.size();

@@ -7,7 +7,9 @@
 // A pack holds a shared lock (flock) on the folder of its temporary names.
 // Leftovers are removed or adopted under the exclusive lock, so that no pack of
 // this version runs there, and only leftovers whose process no longer runs on
-// this machine. If the file system has no such locks, nothing is removed.
+// this machine. (A process with the number that runs another program does not
+// count where there is a journal: containers use numbers again.) If the file
+// system has no such locks, nothing is removed.
 
 #ifndef MILLRACE_SERVER_STORAGE_TEMPORARY_FILES_H_
 #define MILLRACE_SERVER_STORAGE_TEMPORARY_FILES_H_

@@ -404,6 +404,22 @@ TEST_P(ResumeTest, AfterAFullDiskThePackingGoesOn) {
   EXPECT_EQ(FilesOf("d"), FilesOf("whole"));
 }
 
+// Containers give the same numbers to other processes.
+TEST_P(ResumeTest, TheNumberOfAnotherProgramDoesNotKeepAPackingFromGoingOn) {
+  const Options options = {.shards = 3};
+  ASSERT_TRUE(absl::IsCancelled(
+      Write(Uri("d"), ImageDataset(9), ImageSamples(9), options, nullptr, 7)
+          .status()));
+  std::filesystem::rename(
+      folder_ / absl::StrCat("d/.part.", getpid(), ".tmp"),
+      folder_ / absl::StrCat("d/.part.", getppid(), ".tmp"));
+  int64_t kept = 0;
+  ASSERT_TRUE(
+      Write(Uri("d"), ImageDataset(9), ImageSamples(9), options, &kept).ok());
+  EXPECT_EQ(kept, 6);
+  EXPECT_THAT(FilesOf("d"), SizeIs(3));
+}
+
 TEST(PackingJournalTest, ALineThatWasCutOffIsNoLine) {
   TempFolder folder;
   PackingJournal::Content content;
