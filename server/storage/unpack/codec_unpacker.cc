@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kInputBytes = 256 << 10;
 constexpr size_t kOutputBytes = 1 << 20;
+constexpr size_t kMinOutputBytes = 4 << 10;
 
 bool MayFollow(Codec codec) {
   return codec != Codec::kBrotli && codec != Codec::kSnappy;
@@ -64,7 +65,9 @@ const Unpacker* CodecUnpackerNamed(absl::string_view compression) {
 absl::Status DecompressRange(Codec codec, PackedFile& file, uint64_t offset,
                              uint64_t end, RawSink& sink) {
   std::vector<uint8_t> input(std::min<uint64_t>(kInputBytes, end - offset));
-  std::vector<uint8_t> output(kOutputBytes);
+  // A file may consist of millions of small streams.
+  std::vector<uint8_t> output(
+      std::clamp(4 * input.size(), kMinOutputBytes, kOutputBytes));
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Decompressor> stream,
                       NewDecompressor(codec));
   absl::Span<const uint8_t> left;
