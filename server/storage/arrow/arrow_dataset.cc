@@ -110,7 +110,9 @@ absl::Status ArrowDataset::OpenFiles(const ShardPaths& shards,
       const uint64_t room = budget->capacity() - budget->used();
       reserved_.clear();
       const std::string advice =
-          options.metadata_advice ? options.metadata_advice(memory_bytes_) : "";
+          options.metadata_advice
+              ? options.metadata_advice(memory_bytes_, nullptr)
+              : "";
       return UsageError(absl::ResourceExhaustedError(absl::StrCat(
           path, ": its schema and the list of its record batches need ",
           FormatExactByteSize(refused),

@@ -29,6 +29,11 @@ class ArrowFiles final : public ShardFormat {
         "datasets are not packed into Arrow files; write lmdb:PATH or "
         "parquet:PATH");
   }
+
+  absl::Status Seal(const std::string& path,
+                    const ShardMetadata&) const override {
+    return absl::DataLossError(path + " is no packed shard");
+  }
 };
 
 }  // namespace
