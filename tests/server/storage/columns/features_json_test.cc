@@ -65,5 +65,31 @@ TEST(FeaturesJsonTest, OtherJsonHasNoLabelsAndNoJsonIsAnError) {
   }
 }
 
+// dataset_info.json has the features at the top.
+TEST(FeaturesJsonTest, DatasetInfoHasTheFeaturesAtTheTop) {
+  const auto labels = ParseClassLabels(
+      R"({"description": "", "features": {"y": {"names": ["a", "b"],
+          "_type": "ClassLabel"}}, "splits": {}})");
+  ASSERT_TRUE(labels.ok()) << labels.status();
+  EXPECT_THAT(labels->at("y").names, ElementsAre("a", "b"));
+}
+
+TEST(FeaturesJsonTest, ShapesOfArraysAndMedia) {
+  const auto found = ParseColumnFeatures(
+      R"({"info": {"features": {
+          "grid": {"shape": [2, 3], "dtype": "int32", "_type": "Array2D"},
+          "open": {"shape": [null, -1, 0, 1e300], "_type": "Array4D"},
+          "no": {"shape": [2], "_type": "Value"},
+          "sound": {"sampling_rate": 16000, "_type": "Audio"},
+          "image": {"_type": "Image"}}}})");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->arrays.at("grid"), ElementsAre(2, 3));
+  EXPECT_THAT(found->arrays.at("open"), ElementsAre(-1, -1, -1, -1));
+  EXPECT_EQ(found->arrays.size(), 2);
+  EXPECT_THAT(found->media, ElementsAre("sound"));
+  EXPECT_FALSE(ParseColumnFeatures("{").ok());
+  EXPECT_THAT(ParseColumnFeatures("{}")->arrays, IsEmpty());
+}
+
 }  // namespace
 }  // namespace millrace::storage
