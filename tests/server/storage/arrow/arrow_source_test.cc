@@ -492,11 +492,11 @@ TEST_F(ArrowSourceTest, TheListOfBatchesNeedsRoom) {
   WriteIpc(folder_ / "d.arrow", {{"n", Json(arrow::int64(), json + "]")}},
            {.stream = true, .batch_rows = 1});
   ByteBudget budget(100 << 10);
-  const absl::Status status =
-      Error("d.arrow",
-            {.metadata_budget = &budget, .metadata_advice = [](uint64_t bytes) {
-               return absl::StrCat("give it ", bytes);
-             }});
+  const absl::Status status = Error(
+      "d.arrow", {.metadata_budget = &budget,
+                  .metadata_advice = [](uint64_t bytes, const DatasetInfo*) {
+                    return absl::StrCat("give it ", bytes);
+                  }});
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("record batches"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("give it "));
