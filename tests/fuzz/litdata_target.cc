@@ -30,7 +30,7 @@ std::string Index(const std::string& type, const std::string& context,
       R"({\"type\": null, \"context\": null, \"children_spec\": []})");
   return absl::StrCat(
       R"({"chunks": [{"chunk_bytes": 0, "chunk_size": 1, "dim": null,
-          "filename": "null"}], "config": {"compression": null,
+          "filename": "version"}], "config": {"compression": null,
           "encryption": null, "data_format": [")",
       absl::StrJoin(formats, "\", \""), R"("],
           "data_spec": "[1, {\"type\": \")",

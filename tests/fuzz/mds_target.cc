@@ -23,7 +23,7 @@ bool Run(const uint8_t* data, size_t size) {
 std::string Index(const std::string& columns) {
   return absl::StrCat(R"({"shards": [{)", columns,
                       R"(, "compression": null, "format": "mds", "hashes": [],
-      "raw_data": {"basename": "null", "bytes": 0, "hashes": {}}, "samples": 1,
+      "raw_data": {"basename": "version", "bytes": 0, "hashes": {}}, "samples": 1,
       "version": 2, "zip_data": null}], "version": 2, "end": {}})");
 }
 
