@@ -15,6 +15,7 @@
 #include "server/storage/columns/foreign_schema.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/content_record.h"
+#include "server/storage/image_presets.h"
 
 namespace millrace::storage {
 namespace {
@@ -161,6 +162,7 @@ absl::Status ArrowDataset::Describe(const std::string& dataset_info) {
                            .bytes = static_cast<int64_t>(shard.file->bytes())},
                           &of_file, &info_));
   }
+  SetImagePresets(&info_);
   return CheckHasRows(shards_.front().file->path(), info_);
 }
 

@@ -35,6 +35,31 @@ std::string WhySharedName(int columns) {
                       " columns have this name: give each its own name");
 }
 
+namespace {
+
+// Of two schemas that differ; "it ..." is the one with `fields`.
+std::string FirstDifference(const Schema& schema, const Schema& first) {
+  for (int i = 0; i < schema.fields_size(); ++i) {
+    const Field& field = schema.fields(i);
+    const std::string name =
+        absl::StrCat("'", CleanText(field.name(), kMaxNameBytes), "'");
+    if (i >= first.fields_size()) return absl::StrCat("it also has ", name);
+    if (field.name() != first.fields(i).name()) {
+      return absl::StrCat("it has ", name, " in place of '",
+                          CleanText(first.fields(i).name(), kMaxNameBytes),
+                          "'");
+    }
+    if (field.SerializeAsString() != first.fields(i).SerializeAsString()) {
+      return absl::StrCat(name, " has another type or other classes");
+    }
+  }
+  return absl::StrCat(
+      "it lacks '",
+      CleanText(first.fields(schema.fields_size()).name(), kMaxNameBytes), "'");
+}
+
+}  // namespace
+
 absl::Status AppendForeignFile(const ForeignFile& file, DatasetInfo* of_file,
                                DatasetInfo* info) {
   if (info->shards().empty()) {
@@ -52,7 +77,8 @@ absl::Status AppendForeignFile(const ForeignFile& file, DatasetInfo* of_file,
   } else if (of_file->schema().SerializeAsString() !=
              info->schema().SerializeAsString()) {
     return absl::DataLossError(absl::StrCat(
-        file.path, " has another schema than ", info->shards(0).name(),
+        file.path, " has another schema than ", info->shards(0).name(), ": ",
+        FirstDifference(of_file->schema(), info->schema()),
         "; the shards of a dataset must have the same columns, types and "
         "classes"));
   }

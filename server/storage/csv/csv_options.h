@@ -37,6 +37,9 @@ struct CsvOptions {
   std::vector<std::string> boxes;  // one or four; empty: not given
   bool header = true;
   char separator = ',';
+  // classes=FILE, which is an option of all formats: cells are names of
+  // classes, whatever they look like.
+  bool names_given = false;
 };
 
 // `file` is the name of the table. InvalidArgument: an unknown option, or a bad

@@ -11,8 +11,9 @@ namespace millrace::storage {
 
 absl::StatusOr<std::unique_ptr<const CsvTable>> CsvTable::Parse(
     absl::string_view text, const ExtentUri& uri) {
-  MR_ASSIGN_OR_RETURN(const CsvOptions options,
+  MR_ASSIGN_OR_RETURN(CsvOptions options,
                       UsageError(ParseCsvOptions(uri.path, uri.options)));
+  options.names_given = !uri.classes_file.empty();
   absl::StatusOr<PathTable> parsed = PathTable::Parse(text, uri.path, options);
   // Options that do not fit the table are a mistake of the command line.
   if (absl::IsInvalidArgument(parsed.status())) {

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/utf8.h"
 
 namespace millrace::storage {
@@ -33,6 +34,18 @@ bool HasLeadingZero(absl::string_view cell) {
   if (!cell.empty() && cell[0] == '-') cell.remove_prefix(1);
   return cell.size() >= 2 && cell[0] == '0' && absl::ascii_isdigit(cell[1]);
 }
+
+// What programs write where a number is missing or is none.
+bool IsMissing(absl::string_view cell) {
+  if (!absl::ConsumePrefix(&cell, "-")) absl::ConsumePrefix(&cell, "+");
+  const std::string word = absl::AsciiStrToLower(cell);
+  return word == "nan" || word == "inf" || word == "infinity" ||
+         word == "none" || word == "null" || word == "na" || word == "n/a" ||
+         word == "<na>";
+}
+
+// Names are taken for mistakes if so many rows with numbers stand beside each.
+constexpr size_t kNumbersForEachOther = 9;
 
 template <typename T>
 void Append(T value, std::string* bytes) {
@@ -66,6 +79,33 @@ absl::Status LabelColumn::Add(absl::string_view cell) {
   numbers_of_cells_.emplace(cell, number);
   rows_.push_back(number);
   return absl::OkStatus();
+}
+
+std::optional<LabelColumn::OddCell> LabelColumn::FindOddCell() const {
+  if (numbers_) return std::nullopt;
+  std::vector<char> is_number(numbers_of_cells_.size());
+  std::vector<const std::string*> cells(numbers_of_cells_.size());
+  bool others_are_missing = true;
+  for (const auto& [cell, number] : numbers_of_cells_) {
+    cells[number] = &cell;
+    is_number[number] = IsNumber(cell) && !HasLeadingZero(cell);
+    others_are_missing &= is_number[number] || IsMissing(cell);
+  }
+  OddCell odd = {.rows = rows_.size()};
+  size_t row = rows_.size();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (is_number[rows_[i]]) {
+      ++odd.numbers;
+    } else if (row == rows_.size()) {
+      row = i;
+    }
+  }
+  const size_t others = odd.rows - odd.numbers;
+  const bool most = odd.numbers >= kNumbersForEachOther * others;
+  if (odd.numbers == 0 || !(most || others_are_missing)) return std::nullopt;
+  odd.row = row;
+  odd.cell = *cells[rows_[row]];
+  return odd;
 }
 
 LabelValues LabelColumn::Finish() && {

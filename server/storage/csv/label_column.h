@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,17 @@ class LabelColumn {
   // DataLoss: the cell is empty, or no UTF-8; InvalidArgument: there are too
   // many different cells.
   absl::Status Add(absl::string_view cell);
+
+  // A cell of a column of names that is probably none: most other cells are
+  // numbers, so that "nan" or "1 " would turn all of them into names.
+  struct OddCell {
+    std::string cell;
+    size_t row = 0;      // its first one
+    size_t numbers = 0;  // rows with a number
+    size_t rows = 0;
+  };
+  // Absent: the cells are numbers, or look like names.
+  std::optional<OddCell> FindOddCell() const;
 
   // The values of all cells. The column is used up.
   LabelValues Finish() &&;

@@ -26,6 +26,13 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", CleanText(text, kMaxQuotedBytes), "'");
 }
 
+// The name of a separator that stands in a cell; empty: there is none.
+std::string OtherSeparator(absl::string_view cell) {
+  if (absl::StrContains(cell, ';')) return "semicolon";
+  if (absl::StrContains(cell, '\t')) return "tab";
+  return absl::StrContains(cell, ',') ? "comma" : "";
+}
+
 // Places of the columns that a table is made of.
 struct Columns {
   size_t path = 0;
@@ -54,9 +61,20 @@ class ColumnFinder {
     MR_RETURN_IF_ERROR(FindAll(options_.boxes, &taken, &columns.boxes));
     if (columns.labels.empty() && !options_.no_labels) {
       const auto others = std::count(taken.begin(), taken.end(), false);
-      if (others > 1 || (others == 0 && columns.boxes.empty())) {
+      if (others == 0 && columns.boxes.empty()) {
+        const std::string separator = OtherSeparator(header_[columns.path]);
         return Refused(
-            "name the columns of the labels, for example label=class");
+            separator.empty()
+                ? "there is no column of labels: name none with label= if the "
+                  "dataset has none"
+                : absl::StrCat("the cells seem to be separated otherwise: add "
+                               "separator=",
+                               separator));
+      }
+      if (others > 1) {
+        return Refused(
+            "name the columns of the labels, for example label=class, or none "
+            "with label=");
       }
       if (others == 1) {
         columns.labels.push_back(static_cast<size_t>(
@@ -136,6 +154,7 @@ absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text,
   if (!options.header) {
     for (size_t i = 0; i < header.size(); ++i) header[i] = absl::StrCat(i + 1);
   }
+  const std::vector<std::string> header_names = header;
   MR_ASSIGN_OR_RETURN(const Columns columns,
                       ColumnFinder(file, std::move(header), options).Find());
   if (options.header) {
@@ -188,6 +207,16 @@ absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text,
   Field& image = *table.schema_.add_fields();
   image.set_name("image");
   image.set_kind(FIELD_KIND_ENCODED_IMAGE);
+  for (size_t i = 0; i < labels.size() && !options.names_given; ++i) {
+    const auto odd = labels[i].FindOddCell();
+    if (!odd.has_value()) continue;
+    return absl::DataLossError(absl::StrCat(
+        file, ": line ", table.lines_[odd->row], " has ", Quoted(odd->cell),
+        " in column ", Quoted(header_names[columns.labels[i]]), ", and ",
+        odd->numbers, " of ", CountText(odd->rows, "row"),
+        " have numbers there: correct the cell, or remove the row; if all are "
+        "names of classes, list the names in a file: classes=FILE"));
+  }
   for (LabelColumn& label : labels) {
     LabelValues values = std::move(label).Finish();
     *table.schema_.add_fields() = std::move(values.field);

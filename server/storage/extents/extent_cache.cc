@@ -425,13 +425,17 @@ void DropExtentIndex(const ExtentIndex& index, const ExtentUri& uri,
   const auto now = ExtentIndex::Open(file);
   if (!now.ok() || (*now)->checksum() != index.checksum()) return;
   if (unlink(file.c_str()) == 0) {
-    MR_LOG(INFO) << "removed the index " << file << " of " << uri.ToString()
-                 << ": it is outdated, and the next start makes a new one"
-                 << (index.head().content_sum().empty()
-                         ? ""
-                         : absl::StrCat(", with the fingerprint of the content "
-                                        "if `millrace-data index ",
-                                        uri.ShellArgument(), "` makes it"));
+    const std::string removed =
+        absl::StrCat("removed the index ", file, " of ", uri.ToString(),
+                     ": it is outdated, and the next start makes a new one");
+    if (index.head().content_sum().empty()) {
+      MR_LOG(INFO) << removed;
+    } else {
+      MR_LOG(WARNING) << removed
+                      << ", with the fingerprint of the content if "
+                         "`millrace-data index "
+                      << uri.ShellArgument() << "` makes it";
+    }
   } else if (errno != ENOENT) {
     // For example, `millrace-data index` was run by another user.
     MR_LOG(ERROR)

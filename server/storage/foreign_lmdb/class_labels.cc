@@ -190,12 +190,11 @@ absl::StatusOr<std::vector<int32_t>> ClassLabels::Finish(Field* field) {
     for (const std::string& name : names) field->add_class_names(name);
     return std::move(classes_);
   }
-  // As for folders of images: in the order of NAME/.
+  // As of folders of images and tables.
   std::vector<int32_t> order(names.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
-  std::sort(order.begin(), order.end(), [&names](int32_t a, int32_t b) {
-    return names[a] + '/' < names[b] + '/';
-  });
+  std::sort(order.begin(), order.end(),
+            [&names](int32_t a, int32_t b) { return names[a] < names[b]; });
   std::vector<int32_t> place(names.size());
   for (size_t i = 0; i < order.size(); ++i) {
     field->add_class_names(names[order[i]]);

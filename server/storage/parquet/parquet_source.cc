@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/byte_budget.h"
 #include "common/byte_size.h"
+#include "common/clean_text.h"
 #include "common/count_text.h"
 #include "common/file_error.h"
 #include "common/logging.h"
@@ -52,6 +54,8 @@ constexpr uint64_t kMaxPageRowsBytes = 1 << 20;
 // refusal that it remembers.
 constexpr size_t kMaxProjections = 64;
 constexpr size_t kMaxRefusalBytes = 16 << 10;
+// Of a shard's name in DatasetInfo.
+constexpr size_t kMaxShardNameBytes = 4096;
 
 constexpr absl::string_view kSmallerValues = "smaller values or pages";
 constexpr absl::string_view kNoDictionary =
@@ -954,6 +958,12 @@ std::set<std::string> ColumnNames(const Files& files) {
   return names;
 }
 
+// "year=2020/part-0.parquet"
+std::string NameBelow(absl::string_view base, absl::string_view path) {
+  if (absl::ConsumePrefix(&path, base)) absl::ConsumePrefix(&path, "/");
+  return CleanText(path, kMaxShardNameBytes);
+}
+
 // Adds the fields that the names of folders give, and them to the fingerprint.
 absl::Status AddPartitions(const Files& files, const ShardPaths& paths,
                            DatasetInfo* info, std::vector<Shard>* shards) {
@@ -968,6 +978,9 @@ absl::Status AddPartitions(const Files& files, const ShardPaths& paths,
         values.size() * sizeof(int64_t));
     sum.Add(static_cast<int64_t>(i), {&bytes, 1});
     (*shards)[i].partitions = std::move(values);
+    // Files of different folders have one name.
+    info->mutable_shards(static_cast<int>(i))
+        ->set_name(NameBelow(paths.base, paths.files[i]));
   }
   for (Field& field : partitions.fields) {
     *info->mutable_schema()->add_fields() = std::move(field);

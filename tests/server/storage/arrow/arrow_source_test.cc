@@ -105,6 +105,8 @@ TEST_F(ArrowSourceTest, BothFormatsGiveImagesAndClassNames) {
     EXPECT_EQ(info.schema().fields(0).kind(), FIELD_KIND_ENCODED_IMAGE);
     EXPECT_THAT(info.schema().fields(1).class_names(),
                 ElementsAre("cat", "dog"));
+    EXPECT_EQ(info.train_preset(), "imagenet_train");
+    EXPECT_EQ(info.eval_preset(), "imagenet_eval");
     EXPECT_EQ((*source)->read_wait(), ReadWait::kPages);
     const Samples samples = *ReadAll(**source);
     EXPECT_THAT(samples[0], ElementsAre("one", Scalar<int64_t>(1)));

@@ -97,5 +97,32 @@ TEST(LabelColumn, BoundsTheNumberOfClasses) {
   }
 }
 
+std::optional<LabelColumn::OddCell> OddCellOf(
+    const std::vector<std::string>& cells) {
+  LabelColumn column("label");
+  for (const std::string& cell : cells) EXPECT_TRUE(column.Add(cell).ok());
+  return column.FindOddCell();
+}
+
+TEST(LabelColumn, ACellAmongNumbersIsOdd) {
+  const Names digits = {"0", "1", "2", "3", "4", "5", "6", "7", "8"};
+  for (const char* other : {"nan", "1 ", "x", "007", "4,5"}) {
+    Names cells = digits;
+    cells.insert(cells.begin() + 4, other);
+    const auto odd = OddCellOf(cells);
+    ASSERT_TRUE(odd.has_value()) << other;
+    EXPECT_EQ(odd->cell, other);
+    EXPECT_EQ(odd->row, 4);
+    EXPECT_EQ(odd->numbers, 9);
+    EXPECT_EQ(odd->rows, 10);
+  }
+  // However many: what stands for a missing number is no name.
+  EXPECT_EQ(OddCellOf({"NaN", "1.5", "-inf", "<NA>"})->cell, "NaN");
+  EXPECT_FALSE(OddCellOf(digits).has_value());
+  EXPECT_FALSE(OddCellOf({"1", "2", "a"}).has_value());
+  EXPECT_FALSE(OddCellOf({"001", "002", "100"}).has_value());
+  EXPECT_FALSE(OddCellOf({"nan", "none"}).has_value());
+}
+
 }  // namespace
 }  // namespace millrace::storage

@@ -154,12 +154,24 @@ TEST(PathTable, NamesTheLineOfABadRow) {
       {"\"f,l\n", "/data/labels.csv: line 1: a quote is not closed"},
       {"", "/data/labels.csv has no rows"},
       {"f,l\n", "/data/labels.csv has a header and no rows"},
+      {"f,class\na.jpg,1\nb.jpg,nan\nc.jpg,3\n",
+       "/data/labels.csv: line 3 has 'nan' in column 'class', and 2 of 3 rows "
+       "have numbers there"},
   };
   for (const auto& each : cases) {
     const auto table = Parse(each.text);
     EXPECT_EQ(table.status().code(), absl::StatusCode::kDataLoss) << each.text;
     EXPECT_THAT(table.status().message(), HasSubstr(each.says)) << each.text;
   }
+}
+
+TEST(PathTable, AdvisesOptionsForTheColumnsThatAreThere) {
+  const auto says = [](const std::string& text) {
+    return std::string(Parse(text).status().message());
+  };
+  EXPECT_THAT(says("file;class\na.jpg;1\n"), HasSubstr("separator=semicolon"));
+  EXPECT_THAT(says("file\tclass\na.jpg\t1\n"), HasSubstr("separator=tab"));
+  EXPECT_THAT(says("file\na.jpg\n"), HasSubstr("label="));
 }
 
 TEST(PathTable, RefusesOptionsThatDoNotFit) {
@@ -170,7 +182,8 @@ TEST(PathTable, RefusesOptionsThatDoNotFit) {
   } cases[] = {
       {{},
        "/data/labels.csv: name the columns of the labels, for example "
-       "label=class; its columns are 'file', 'a', 'b', 'b', 'image'"},
+       "label=class, or none with label=; its columns are 'file', 'a', 'b', "
+       "'b', 'image'"},
       {{{"path", "c"}}, "there is no column 'c'; its columns are 'file', "},
       {{{"label", "b"}}, "there are two columns 'b'"},
       {{{"label", "a,a"}}, "column 'a' is named twice"},

@@ -210,11 +210,12 @@ TEST_F(ForeignSourceTest, ClassesOfThePrefixAreInTheOrderOfFolders) {
   const auto source = Open("d?label=prefix");
   ASSERT_NE(source, nullptr);
   const Field& label = source->info().schema().fields(1);
-  EXPECT_THAT(label.class_names(), ElementsAre("cat", "dog-house", "dog"));
+  EXPECT_THAT(label.class_names(), ElementsAre("cat", "dog", "dog-house"));
   EXPECT_EQ(label.num_classes(), 3);
+  // The samples are in the order of the keys.
   EXPECT_EQ(All("d?label=prefix"), (Samples{{LikePng("3"), Label(0)},
-                                            {LikePng("2"), Label(1)},
-                                            {LikePng("1"), Label(2)}}));
+                                            {LikePng("2"), Label(2)},
+                                            {LikePng("1"), Label(1)}}));
 }
 
 TEST_F(ForeignSourceTest, AFileGivesTheClassesOfThePrefixTheirOrder) {

@@ -50,6 +50,10 @@ TEST(HiveFoldersTest, FoldersOfDuckDbBecomeFields) {
       EXPECT_EQ((*samples)[i][2], Scalar<int64_t>(2020 + n % 2));
       EXPECT_EQ((*samples)[i][3], Scalar<int64_t>(n < 3 ? 0 : 1));
     }
+    // Files of different folders have one name.
+    for (const auto& shard : (*source)->info().shards()) {
+      EXPECT_THAT(shard.name(), HasSubstr("year=202")) << path;
+    }
     const auto files = FindDatasetFiles("parquet:" + path);
     ASSERT_TRUE(files.ok()) << files.status();
     EXPECT_THAT(files->Warnings(), IsEmpty());
