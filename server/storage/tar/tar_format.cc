@@ -57,10 +57,8 @@ absl::Status CheckCompression(ObjectWindow& window) {
     if (!absl::StartsWith(text, compression.start)) continue;
     return absl::UnimplementedError(absl::StrCat(
         "byte 0: the archive is compressed (", compression.name,
-        "), and its name does not end in .gz, .tgz, .zst, .zstd or "
-        ".bz2: "
-        "decompress it "
-        "(`",
+        "), and its name does not end in .gz, .tgz, .zst, .zstd or .bz2: "
+        "decompress it (`",
         compression.command,
         " FILE`), or give it such a name; images gain nothing by "
         "compression"));
