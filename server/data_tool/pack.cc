@@ -2,6 +2,7 @@
 
 #include <google/protobuf/text_format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "common/status_macros.h"
 #include "common/stop_signals.h"
 #include "common/usage_error.h"
+#include "common/write_target.h"
 #include "proto/spec_text.h"
 #include "server/data_tool/applying_reader.h"
 #include "server/data_tool/checking_reader.h"
@@ -132,6 +134,43 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const std::string& path) {
   MR_ASSIGN_OR_RETURN(const std::string text,
                       ReadFile(path, kMaxTextFileBytes, "the pipeline"));
   return ParseSpecText(text, path);
+}
+
+// The file of --remainder is written last, after a packing that may take hours.
+absl::Status CheckRemainder(const PackOptions& options) {
+  const std::string& path = options.remainder;
+  if (path.empty() || IsSpecialFile(path)) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const std::string target, RealPath(path));
+  const auto exists = [&path](auto... what) {
+    return UsageError(
+        absl::AlreadyExistsError(absl::StrCat("--remainder=", path, what...)));
+  };
+  MR_ASSIGN_OR_RETURN(const std::string applied, RealPath(options.apply));
+  if (target == applied) {
+    return exists(" is the file of --apply: name another file");
+  }
+  const size_t scheme = options.output.find(':') + 1;
+  MR_ASSIGN_OR_RETURN(const std::string output,
+                      RealPath(options.output.substr(scheme)));
+  if (target == output) return exists(" is --output: name another file");
+  struct stat info;
+  if (stat(target.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return exists(" is a folder: name a file");
+    if (!options.overwrite) {
+      return exists(
+          " exists already; set --overwrite to replace it, or name another "
+          "file");
+    }
+    if (!ReadPipeline(path).ok()) {
+      return exists(
+          " is not a pipeline, so --overwrite does not replace it; remove it "
+          "yourself or name another file");
+    }
+  }
+  const std::string folder = FolderOf(target);
+  return access(folder.c_str(), W_OK | X_OK) == 0
+             ? absl::OkStatus()
+             : FileError(errno, "write into folder", folder);
 }
 
 // What the flags do to the samples, from the input to the output.
@@ -369,6 +408,8 @@ absl::Status Pack(const PackOptions& options, std::ostream& out) {
   MR_ASSIGN_OR_RETURN(
       const std::shared_ptr<const operators::Operators> operators,
       UsageError(operators::Operators::Load(options.operators)));
+  // Checked before the input is read, which takes long.
+  MR_RETURN_IF_ERROR(CheckRemainder(options));
   Beginning beginning;
   if (!options.apply.empty()) {
     MR_ASSIGN_OR_RETURN(beginning.pipeline,
@@ -470,7 +511,9 @@ int RunPack(const std::vector<std::string>& args, std::ostream& out) {
            "sample has a file of its own. At most 10000 files. Not with "
            "--shards")
       .Default("files are cut by --shards");
-  flags.Add("overwrite", &options.overwrite, "", "Replace an existing dataset");
+  flags.Add("overwrite", &options.overwrite, "",
+            "Replace an existing dataset, and an existing pipeline file of "
+            "--remainder");
   flags
       .Add("max_side", &options.max_side, "N",
            "imagefolder, csv, URI: maximum of the LONGER side of an image in "

@@ -132,9 +132,9 @@ absl::Status PackOptions::ValidateConversion() const {
                      ": it must be 1 .. 65500 pixels, or 0 to keep "
                      "the sizes"));
   }
-  if (quality < 0 || quality > 100) {
+  if (quality.has_value() && (*quality < 1 || *quality > 100)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--quality=", quality, ": it must be 1 .. 100"));
+        absl::StrCat("--quality=", *quality, ": it must be 1 .. 100"));
   }
   if ((shrinks() || !apply.empty()) && !has_files()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -148,7 +148,7 @@ absl::Status PackOptions::ValidateConversion() const {
         "--max_side has no effect with --apply; write a resize into the "
         "pipeline");
   }
-  if (quality > 0 && stored_as() != StoredAs::kJpeg) {
+  if (quality.has_value() && stored_as() != StoredAs::kJpeg) {
     return absl::InvalidArgumentError(
         "--quality needs --apply_as=jpeg when --apply is given");
   }

@@ -6,6 +6,7 @@
 #define MILLRACE_SERVER_DATA_TOOL_PACK_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct PackOptions {
   bool no_decode = false;
   bool labels_from_folders = false;
   int64_t max_side = 0;  // 0: images keep their size
-  int64_t quality = 0;   // 0: not given
+  std::optional<int64_t> quality;
   std::string apply;     // a pipeline file
   std::string apply_as;  // png, jpeg or tensor; empty: png
   std::string remainder;
@@ -44,10 +45,10 @@ struct PackOptions {
   }
   // Images are encoded again, without --apply.
   bool shrinks() const {
-    return apply.empty() && (max_side > 0 || quality > 0);
+    return apply.empty() && (max_side > 0 || quality.has_value());
   }
   int jpeg_quality() const {
-    return quality > 0 ? static_cast<int>(quality) : kDefaultQuality;
+    return static_cast<int>(quality.value_or(kDefaultQuality));
   }
   StoredAs stored_as() const {
     return apply_as == "jpeg"     ? StoredAs::kJpeg

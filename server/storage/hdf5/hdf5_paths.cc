@@ -2,24 +2,25 @@
 
 #include <utility>
 
-#include "common/folder.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "server/storage/one_suffix.h"
 #include "server/storage/shard_paths.h"
 
 namespace millrace::storage {
+namespace {
+
+constexpr absl::string_view kSuffixes[] = {".h5", ".hdf5"};
+
+}  // namespace
 
 absl::StatusOr<std::vector<std::string>> FindHdf5Files(
     const std::string& path) {
-  auto found = FindShards(path, ".h5");
-  if (!found.ok() && IsFolder(path)) {
-    auto other = FindShards(path, ".hdf5");
-    if (other.ok()) found = std::move(other);
+  MR_ASSIGN_OR_RETURN(ShardPaths found, FindShardsOfOneSuffix(path, kSuffixes));
+  for (const absl::string_view suffix : kSuffixes) {
+    MR_RETURN_IF_ERROR(CheckNumberedNames(found.files, suffix));
   }
-  MR_RETURN_IF_ERROR(found.status());
-  for (const char* const suffix : {".h5", ".hdf5"}) {
-    MR_RETURN_IF_ERROR(CheckNumberedNames(found->files, suffix));
-  }
-  return found->files;
+  return std::move(found.files);
 }
 
 }  // namespace millrace::storage

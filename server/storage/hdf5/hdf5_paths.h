@@ -1,5 +1,5 @@
-// The files of hdf5:PATH: PATH is a file, a folder of *.h5 or else *.hdf5, a
-// glob, or ranges in braces.
+// The files of hdf5:PATH: PATH is a file, a folder of *.h5 or of *.hdf5 (not
+// of both), a glob, or ranges in braces.
 //
 //   MR_ASSIGN_OR_RETURN(auto files, FindHdf5Files("/data/train-*.h5"));
 
@@ -13,7 +13,7 @@
 
 namespace millrace::storage {
 
-// In the order of the samples. Errors of FindShards() and
+// In the order of the samples. Errors of FindShardsOfOneSuffix() and
 // CheckNumberedNames().
 absl::StatusOr<std::vector<std::string>> FindHdf5Files(const std::string& path);
 

@@ -11,10 +11,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/folder.h"
 #include "common/shell_word.h"
 #include "common/status_macros.h"
 #include "server/storage/extents/extent_uri.h"
+#include "server/storage/one_suffix.h"
 #include "server/storage/shard_paths.h"
 #include "server/storage/tar/tar_rule.h"
 #include "server/storage/tar/tar_walker.h"
@@ -24,6 +24,10 @@ namespace millrace::storage {
 namespace {
 
 constexpr absl::string_view kScheme = "tar";
+
+// Of the shards in a folder.
+constexpr absl::string_view kSuffixes[] = {".tar",     ".tar.gz",   ".tgz",
+                                           ".tar.zst", ".tar.zstd", ".tar.bz2"};
 
 // A text longer than this is no number.
 constexpr uint64_t kMaxIntegerBytes = 64;
@@ -51,28 +55,15 @@ absl::Status CheckCompression(ObjectWindow& window) {
                                start.size());
   for (const Compression& compression : kCompressions) {
     if (!absl::StartsWith(text, compression.start)) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("byte 0: the archive is compressed (", compression.name,
-                     "), and its name does not end in .gz, .tgz, .zst or .bz2: "
-                     "decompress it "
-                     "(`",
-                     compression.command,
-                     " FILE`), or give it such a name; images gain nothing by "
-                     "compression"));
+    return absl::UnimplementedError(absl::StrCat(
+        "byte 0: the archive is compressed (", compression.name,
+        "), and its name does not end in .gz, .tgz, .zst, .zstd or .bz2: "
+        "decompress it (`",
+        compression.command,
+        " FILE`), or give it such a name; images gain nothing by "
+        "compression"));
   }
   return absl::OkStatus();
-}
-
-// Of a folder without *.tar, the compressed shards.
-absl::StatusOr<ShardPaths> FindTarShards(const std::string& path) {
-  absl::StatusOr<ShardPaths> shards = FindShards(path, ".tar");
-  if (shards.ok() || !IsFolder(path)) return shards;
-  for (const absl::string_view suffix :
-       {".tar.gz", ".tgz", ".tar.zst", ".tar.bz2"}) {
-    absl::StatusOr<ShardPaths> packed = FindShards(path, suffix);
-    if (packed.ok()) return packed;
-  }
-  return shards;
 }
 
 // Groups the members of an archive into samples.
@@ -224,7 +215,8 @@ class Format final : public ExtentFormat {
   absl::StatusOr<ObjectList> List(const std::string& path,
                                   const FormatOptions& options) const override {
     MR_RETURN_IF_ERROR(CheckOptions(kScheme, options, {"fields"}));
-    MR_ASSIGN_OR_RETURN(ShardPaths shards, FindTarShards(path));
+    MR_ASSIGN_OR_RETURN(ShardPaths shards,
+                        FindShardsOfOneSuffix(path, kSuffixes));
     ObjectList list;
     list.names = std::move(shards.files);
     list.packed = PackedByName(list.names);

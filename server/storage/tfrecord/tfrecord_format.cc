@@ -1,11 +1,15 @@
 #include "server/storage/tfrecord/tfrecord_format.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/storage/brace_list.h"
+#include "server/storage/one_suffix.h"
 #include "server/storage/shard_paths.h"
 #include "server/storage/tfrecord/example_options.h"
 #include "server/storage/tfrecord/example_rule.h"
@@ -16,7 +20,27 @@
 namespace millrace::storage {
 namespace {
 
-constexpr absl::string_view kSuffix = ".tfrecord";
+// Of the files in a folder.
+constexpr absl::string_view kSuffixes[] = {".tfrecord", ".tfrecord.gz",
+                                           ".tfrecord.zst", ".tfrecord.zstd",
+                                           ".tfrecord.bz2"};
+
+// The ends of the names of compressed files.
+constexpr absl::string_view kPackedEndings[] = {".gz", ".zst", ".zstd", ".bz2"};
+
+// Both ways to number files are common: a-00000-of-00004.tfrecord,
+// a.tfrecord-00000-of-00004. Compressed files may belong to a set of others.
+absl::Status CheckNumbers(std::vector<std::string> files) {
+  for (std::string& file : files) {
+    for (const absl::string_view ending : kPackedEndings) {
+      if (!absl::EndsWith(file, ending)) continue;
+      file.resize(file.size() - ending.size());
+      break;
+    }
+  }
+  MR_RETURN_IF_ERROR(CheckNumberedNames(files, kSuffixes[0]));
+  return CheckNumberedNames(files, "");
+}
 
 class Tfrecord : public ExtentFormat {
  public:
@@ -25,14 +49,12 @@ class Tfrecord : public ExtentFormat {
   absl::StatusOr<ObjectList> List(const std::string& path,
                                   const FormatOptions& options) const override {
     MR_RETURN_IF_ERROR(ParseExampleOptions(options).status());
-    MR_ASSIGN_OR_RETURN(ShardPaths shards, FindShards(path, kSuffix));
+    MR_ASSIGN_OR_RETURN(ShardPaths shards,
+                        FindShardsOfOneSuffix(path, kSuffixes));
     // A range of numbers names its files one by one; a glob takes what is
     // there.
     if (!shards.one_file && !HasBraces(path)) {
-      // Both ways to number files are common: a-00000-of-00004.tfrecord,
-      // a.tfrecord-00000-of-00004.
-      MR_RETURN_IF_ERROR(CheckNumberedNames(shards.files, kSuffix));
-      MR_RETURN_IF_ERROR(CheckNumberedNames(shards.files, ""));
+      MR_RETURN_IF_ERROR(CheckNumbers(shards.files));
     }
     ObjectList list;
     list.names = std::move(shards.files);

@@ -317,6 +317,8 @@ absl::StatusOr<UnpackedCopy> UnpackedCopies::Make(
     bool* made) const {
   *made = false;
   const std::string folder = FolderOfFile(name);
+  // A user may have removed it.
+  MR_RETURN_IF_ERROR(MakeCacheFolder(folder_).status());
   MR_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(folder, name));
   if (auto found = Find(name, identity, *packed.unpacker); found.has_value()) {
     return *std::move(found);
@@ -356,8 +358,13 @@ void UnpackedCopies::Remove(const std::string& name) const {
 
 absl::StatusOr<uint64_t> UnpackedCopies::FreeBytes() const {
   struct statvfs info;
-  if (statvfs(folder_.c_str(), &info) != 0) {
-    return FileError(errno, "look at", folder_);
+  int error = statvfs(folder_.c_str(), &info) == 0 ? 0 : errno;
+  if (error == ENOENT) {
+    MR_RETURN_IF_ERROR(MakeCacheFolder(folder_).status());
+    error = statvfs(folder_.c_str(), &info) == 0 ? 0 : errno;
+  }
+  if (error != 0) {
+    return FileError(error, "look at", folder_);
   }
   return uint64_t{info.f_bavail} * info.f_frsize;
 }

@@ -64,7 +64,8 @@ class UnpackedCopies {
   // Removes the copy of `name`.
   void Remove(const std::string& name) const;
 
-  // Room for this user in the file system, in bytes.
+  // Room for this user in the file system, in bytes. Makes the folder if it was
+  // removed.
   absl::StatusOr<uint64_t> FreeBytes() const;
 
  private:

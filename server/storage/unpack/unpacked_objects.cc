@@ -221,11 +221,13 @@ absl::Status UnpackedObjects::Prepare(const std::vector<std::string>& names,
         FormatExactByteSize(free),
         " free: make room, or name another folder with --cache_dir=DIR")));
   }
-  MR_LOG(INFO) << "decompresses " << what << " to " << copies_->folder() << ": "
-               << (room.has_value() ? FormatByteSize(*room)
-                                    : std::string("a size that is not known "
-                                                  "before"))
-               << " of " << FormatByteSize(free) << " free";
+  MR_LOG(INFO) << "decompressing " << what << " to " << copies_->folder()
+               << (room.has_value() ? absl::StrCat(": the copies need ",
+                                                   FormatByteSize(*room), "; ")
+                   : missing.size() == 1
+                       ? std::string("; its size is not known before; ")
+                       : std::string("; their sizes are not known before; "))
+               << FormatByteSize(free) << " are free";
   const absl::Time start = absl::Now();
   MR_RETURN_IF_ERROR(MakeCopies(missing));
   MR_LOG(INFO) << "decompressed " << what << " in "

@@ -292,6 +292,7 @@ TEST_F(PackConversionTest, FlagsThatDoNotGoTogetherAreRefused) {
   expect({"--shards=2", "--shard_bytes=1MiB"}, "cannot be used together");
   expect({"--max_side=-1"}, "--max_side=-1");
   expect({"--quality=101"}, "--quality=101");
+  expect({"--quality=0"}, "--quality=0: it must be 1 .. 100");
   expect({"--apply=x.textproto", "--max_side=9"}, "no effect with --apply");
   expect({"--apply=x.textproto", "--quality=9"}, "--apply_as=jpeg");
   expect({"--remainder=y.textproto"}, "--apply");
@@ -415,13 +416,51 @@ transforms { random_crop { fields: ["image", "mask", "boxes"] height: 32 width: 
 transforms { horizontal_flip { fields: ["image", "mask", "boxes"] } }
 )");
   for (const char* as : {"png", "tensor"}) {
-    const Result packed =
-        Call({"pack", "--input=" + Uri("plain"),
-              absl::StrCat("--output=", Uri(as)), "--apply=" + whole,
-              "--remainder=" + rest, absl::StrCat("--apply_as=", as)});
+    const Result packed = Call(
+        {"pack", "--input=" + Uri("plain"), absl::StrCat("--output=", Uri(as)),
+         "--apply=" + whole, "--remainder=" + rest,
+         absl::StrCat("--apply_as=", as), "--overwrite"});
     ASSERT_EQ(packed.code, program::kExitOk) << packed.err;
     EXPECT_EQ(Preview(Uri(as), rest, 1), Preview(Uri("plain"), whole, 1));
   }
+}
+
+// Before the input is read: the file is written after the whole packing.
+TEST_F(PackConversionTest, AFileThatIsNotToBeReplacedIsRefusedFirst) {
+  AddPhotographs(2);
+  const std::string whole = folder_ / "whole.textproto";
+  const std::string rest = folder_ / "rest.textproto";
+  storage::WriteFile(whole, kWhole);
+  const auto expect = [&](const std::string& remainder, bool overwrite,
+                          const std::string& why) {
+    const Result result =
+        PackTo(Uri("d"), {"--apply=" + whole, "--remainder=" + remainder,
+                          overwrite ? "--overwrite" : "--nooverwrite"});
+    EXPECT_NE(result.code, program::kExitOk) << why;
+    EXPECT_THAT(result.err, HasSubstr(why));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "d"));
+    return result.code;
+  };
+  for (const bool overwrite : {false, true}) {
+    EXPECT_EQ(expect(folder_ / "images/../whole.textproto", overwrite,
+                     " is the file of --apply"),
+              program::kExitUsage);
+    expect(folder_ / "d", overwrite, " is --output");
+    expect(folder_.path(), overwrite, " is a folder");
+    expect(folder_ / "none/rest", overwrite, "cannot write into folder ");
+  }
+  storage::WriteFile(rest, "no pipeline");
+  EXPECT_EQ(expect(rest, false, " exists already; set --overwrite"),
+            program::kExitUsage);
+  expect(rest, true, " is not a pipeline, so --overwrite does not replace it");
+  EXPECT_EQ(storage::ReadFile(rest), "no pipeline");
+  EXPECT_EQ(storage::ReadFile(whole), kWhole);
+  storage::WriteFile(rest, kWhole);
+  EXPECT_EQ(PackTo(Uri("d"),
+                   {"--apply=" + whole, "--remainder=" + rest, "--overwrite"})
+                .code,
+            program::kExitOk);
+  EXPECT_NE(storage::ReadFile(rest), kWhole);
 }
 
 TEST_F(PackConversionTest, APipelineThatIsRandomIsRefusedWithItsPlace) {

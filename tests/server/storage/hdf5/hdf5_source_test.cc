@@ -377,6 +377,20 @@ TEST_F(Hdf5SourceTest, LabelsThatAreNoClassIndicesArePlainNumbers) {
   EXPECT_EQ((*samples)[0][0], Scalar(int64_t{0}));
 }
 
+// Those of the other ending would be missing from the dataset.
+TEST_F(Hdf5SourceTest, AFolderHasFilesOfOneEnding) {
+  std::filesystem::copy_file(Data("pixels.h5"), folder_ / "a.hdf5");
+  const auto source = InOrder(folder_.path());
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ((*source)->info().samples(), 6);
+  std::filesystem::copy_file(Data("pixels.h5"), folder_ / "b.h5");
+  const absl::Status refused = InOrder(folder_.path()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr(" holds *.h5 and *.hdf5 files (b.h5, a.hdf5)"),
+                    HasSubstr("by a glob, such as " + folder_ / "* for")));
+}
+
 TEST_F(Hdf5SourceTest, SeveralFilesAreOneDataset) {
   std::filesystem::copy_file(Data("pixels.h5"), folder_ / "a.h5");
   std::filesystem::copy_file(Data("chunks.h5"), folder_ / "b.h5");

@@ -357,6 +357,30 @@ TEST_F(TarFormatTest, CompressedShardsAreReadFromTheCacheFolder) {
       HasSubstr("0.tar.gz: byte 100: the file ends within the compressed"));
 }
 
+TEST_F(TarFormatTest, AFolderHasShardsOfOneEnding) {
+  const std::string shard = ReadFile(absl::StrCat(kData, "shard-000.tar"));
+  const auto plain = ReadAll(*Open(absl::StrCat(kData, "shard-000.tar")));
+  WriteFile(folder_ / "b.tar.zstd", Compress(Codec::kZstd, shard));
+  const auto packed = Open(folder_.path());
+  ASSERT_NE(packed, nullptr);
+  EXPECT_EQ(*ReadAll(*packed), *plain);
+  // The others would be missing from the dataset.
+  for (const char* name : {"a.tar", "a.tgz", "a.tar.gz", "A.TAR.BZ2"}) {
+    WriteFile(folder_ / name, shard);
+    const absl::Status refused = TryOpen(folder_.path()).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr(name), HasSubstr("b.tar.zstd"),
+                      HasSubstr("by a glob, such as " + folder_ / "* for")));
+    std::filesystem::remove(folder_ / name);
+  }
+  // As the error says.
+  WriteFile(folder_ / "a.tar", shard);
+  const auto all = Open(folder_ / "*");
+  ASSERT_NE(all, nullptr);
+  EXPECT_EQ(all->info().samples(), 2 * packed->info().samples());
+}
+
 TEST_F(TarFormatTest, ArchivesThatAreRefused) {
   EXPECT_THAT(Refusal(TarEnd()), HasSubstr("the archive has no samples"));
   EXPECT_THAT(Refusal(TarMemberBytes("README", "x") + TarEnd()),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "server/storage/tfrecord/tfrecord_format.h"
 #include "tests/server/storage/storage_testing.h"
 #include "tests/server/storage/tfrecord/tfrecord_testing.h"
+#include "tests/server/storage/unpack/unpack_testing.h"
 
 namespace millrace::storage {
 namespace {
@@ -94,6 +96,40 @@ TEST_F(TfrecordSourceTest, HasTheSamplesOfTheFiles) {
   const auto samples = ReadAll(**source);
   ASSERT_TRUE(samples.ok()) << samples.status();
   EXPECT_EQ(*samples, samples_);
+}
+
+TEST_F(TfrecordSourceTest, AFolderHasFilesOfOneEnding) {
+  const std::string folder = folder_ / "packed";
+  std::filesystem::create_directory(folder);
+  const auto path = [&](int shard, const std::string& suffix) {
+    return absl::StrFormat("%s/train-%05d-of-%05d%s", folder, shard, kShards,
+                           suffix);
+  };
+  const auto open = [&](const std::string& rest) {
+    return OpenExtentSource(TfrecordFormat(), folder + rest, options_);
+  };
+  for (int shard = 0; shard < kShards; ++shard) {
+    WriteFile(path(shard, ".tfrecord.gz"),
+              Compress(Codec::kGzip, RecordFile(Payloads(shard))));
+  }
+  const auto packed = open("");
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_EQ(*ReadAll(**packed), samples_);
+  std::filesystem::remove(path(1, ".tfrecord.gz"));
+  EXPECT_THAT(std::string(open("").status().message()),
+              HasSubstr("train-00001-of-00004.tfrecord is missing"));
+  // The other files would be missing from the dataset.
+  WriteFile(path(1, ".tfrecord"), RecordFile(Payloads(1)));
+  const absl::Status refused = open("").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr(" (train-00001-of-00004.tfrecord, "
+                        "train-00000-of-00004.tfrecord.gz): name those of the "
+                        "dataset by a glob, such as " +
+                        folder + "/* for"));
+  const auto all = open("/*");
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(*ReadAll(**all), samples_);
 }
 
 TEST_F(TfrecordSourceTest, HasTheFingerprintOfThePackedDataset) {

@@ -276,6 +276,21 @@ TEST_F(UnpackedObjectsTest, ADamagedCopyIsNeverServed) {
   }
 }
 
+// As `rm -r CACHE/unpacked`, and `rm -r CACHE`, while a server reads the
+// copies.
+TEST_F(UnpackedObjectsTest, AFolderThatIsRemovedIsMadeAgain) {
+  UnpackedObjects objects(cache_);
+  ASSERT_TRUE(Prepare(objects).ok());
+  for (const std::string& folder : {cache_ + "/unpacked", cache_}) {
+    EXPECT_TRUE(ReadAll(objects, name_) == text_) << folder;
+    fs::remove_all(folder);
+    EXPECT_TRUE(ReadAll(objects, name_) == text_) << folder;
+    EXPECT_EQ(ReadAll(objects, other_), "other") << folder;
+    EXPECT_THAT(Copies(), SizeIs(2)) << folder;
+  }
+  EXPECT_EQ(unpacker_.calls, 6);
+}
+
 // What a killed process has left: bytes without a description, and no lock.
 TEST_F(UnpackedObjectsTest, AnInterruptedCopyIsReplaced) {
   {
