@@ -175,9 +175,9 @@ void AddDatasetFlags(Values* to, program::FlagSet& flags) {
   flags
       .Add("cache_dir", &to->cache_dir, "DIR",
            "Folder where the server keeps the indexes of imagefolder:, tar:, "
-           "tfrecord:, mds:, litdata: and csv: datasets, or off. Decompressed "
-           "copies of compressed shards are kept there only if the flag is "
-           "given")
+           "tfrecord:, mds:, litdata: and csv: datasets and the content hashes "
+           "of arrow: and lmdb: datasets, or off. Decompressed copies of "
+           "compressed shards are kept there only if the flag is given")
       .Default("$XDG_CACHE_HOME/millrace, otherwise ~/.cache/millrace");
   flags.Add("refuse_synthetic", &to->refuse_synthetic, "",
             "Refuse requests for synthetic data (millrace bench --synthetic), "

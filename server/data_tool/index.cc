@@ -98,9 +98,10 @@ int RunIndex(const std::vector<std::string>& args, std::ostream& out) {
             "that contains one folder of images for each class");
   flags.Add(
       "headers_only", &headers_only, "",
-      "Read only the headers of tar members and TFRecords, or the table of "
-      "csv: fast, but without the content hash. An up-to-date index with a "
-      "content hash is kept");
+      "Read only the headers of tar members and TFRecords, the tables of MDS "
+      "and LitData files, or the table of csv: fast, but without the content "
+      "hash. An up-to-date index with a content hash is kept. Not for "
+      "imagefolder:, arrow: and lmdb:");
   AddCacheDirFlag(flags, &cache_dir);
   flags.Add("operators", &libraries, "FILE.so",
             "Library of decoders that the server loads, too; may be repeated");

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/count_text.h"
 #include "common/json_text.h"
+#include "common/shell_word.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "proto/dtype.h"
@@ -158,9 +159,11 @@ void PrintText(absl::string_view uri, const storage::RecordSource& source,
       << "size         " << SizeText(TotalBytes(info)) << " ("
       << TotalBytes(info) << " bytes)\n"
       << "fingerprint  " << info.fingerprint()
-      << (IsListed(info) ? " (of names, sizes and times; `millrace-data index` "
-                           "makes that of the content)"
-                         : "")
+      << (IsListed(info)
+              ? absl::StrCat(
+                    " (of names, sizes and times; `millrace-data index ",
+                    Readable(ShellWord(uri)), "` makes that of the content)")
+              : "")
       << "\n";
   if (!files.files.empty())
     out << "files        " << Readable(files.Sentence()) << "\n";

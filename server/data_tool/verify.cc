@@ -333,8 +333,9 @@ int RunVerify(const std::vector<std::string>& args, std::ostream& out) {
            "Reads every sample of a dataset, checks it against the schema, "
            "decodes every image, and compares the content hash with the hash "
            "that `pack` wrote. Continues after damage and reports all of it. "
-           "Parquet files of other programs contain no hash to compare; Arrow "
-           "files, image folders and tar shards have one only after "
+           "Parquet and HDF5 files of other programs have no hash to compare; "
+           "datasets of imagefolder:, tar:, tfrecord:, mds:, litdata:, csv: "
+           "and arrow:, and LMDB files of other programs, have one only after "
            "`millrace-data index`.",
        .argument = "URI",
        .examples = {"millrace-data verify lmdb:/data/train"}});

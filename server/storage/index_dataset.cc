@@ -112,7 +112,13 @@ absl::StatusOr<IndexedDataset> IndexDataset(absl::string_view uri,
   }
   if (parsed.scheme != kImageFolderScheme) {
     const auto format = FindFormat(parsed.scheme);
-    if (format.ok() && (*format)->keeps_content() && !index.headers_only) {
+    if (format.ok() && (*format)->keeps_content()) {
+      if (index.headers_only) {
+        return UsageError(absl::InvalidArgumentError(absl::StrCat(
+            "--headers_only is for records in files (tar:PATH), not for ",
+            parsed.scheme,
+            ": files, whose samples need no list: leave the flag out")));
+      }
       return IndexContent(**format, parsed, options, index);
     }
     if (!HasScheme(uri)) {

@@ -14,10 +14,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/clean_text.h"
 #include "common/count_text.h"
 #include "common/first_of.h"
 #include "common/mutex.h"
+#include "common/shell_word.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/storage/content_hash.h"
@@ -123,6 +125,14 @@ class FileBuilder {
     if (bad_.size() > kMaxListed) bad_.erase(std::prev(bad_.end()));
   }
 
+  // The table with its options, as --input of `pack` takes it: no scheme.
+  std::string InputWord() const {
+    std::string lines = uri_.record_options;
+    if (!lines.empty()) lines.pop_back();
+    return ShellWord(absl::StrCat(uri_.path, lines.empty() ? "" : "?",
+                                  absl::StrReplaceAll(lines, {{"\n", "&"}})));
+  }
+
   absl::Status CheckBad() {
     MutexLock lock(mu_);
     if (bad_count_ == 0) return absl::OkStatus();
@@ -136,7 +146,8 @@ class FileBuilder {
         FirstOf(first, "; ", bad_count_), "; repair or remove ",
         bad_count_ == 1 ? "it" : "them",
         ", or pack the table without such rows (`millrace-data pack --format=",
-        format_.scheme(), " --skip_bad`)"));
+        format_.scheme(), " --skip_bad --input=", InputWord(),
+        " --output=lmdb:FILE`)"));
   }
 
   // A file that two rows name would be two samples, perhaps of two classes.

@@ -71,7 +71,8 @@ class Layout {
             ? ""
             : absl::StrCat(", and ", advice_.MayHoldLabels(tables_)),
         "; ", advice_.PackTable(tables_),
-        "sort the images into one folder for each class"));
+        "sort the images into one folder for each class, or write their paths "
+        "and labels into a table (csv:PATH)"));
   }
 
   // The tables that may contain the classes of the images in `path`, whose only

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/shell_word.h"
 
 namespace millrace::storage {
 namespace {
@@ -22,8 +23,9 @@ std::vector<std::string>::const_iterator FindCsv(
 
 std::string FolderAdvice::AsClasses(const std::string& path) const {
   if (is_uri_) {
-    return absl::StrCat("`millrace-data pack --format=imagefolder --input=",
-                        path, " --labels_from_folders`");
+    return absl::StrCat(
+        "`millrace-data pack --format=imagefolder --input=", ShellWord(path),
+        " --labels_from_folders --output=lmdb:FILE`");
   }
   if (path == input_) return "--labels_from_folders";
   return Argument(path, " --labels_from_folders");

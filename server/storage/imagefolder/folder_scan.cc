@@ -43,8 +43,9 @@ absl::Status NoFolders(const std::string& input,
                      : absl::StrCat(", and ", advice.MayHoldLabels(tables)),
       "; ", advice.PackTable(tables),
       "move the images into one folder for each class (", input,
-      "/CLASS) and repeat the command, or write images and labels as Parquet, "
-      "which millrace-server reads without pack (docs/formats.md)"));
+      "/CLASS) and repeat the command, or write their paths and labels into a "
+      "table (csv:PATH), or images and labels as Parquet, which "
+      "millrace-server reads without pack (docs/formats.md)"));
 }
 
 bool HasDecoders(const operators::Operators* operators) {

@@ -36,6 +36,9 @@ struct Compression {
   absl::string_view start;
   absl::string_view name;
   absl::string_view command;
+  // Where an archive of this compression cannot be read: how to make one that
+  // can.
+  absl::string_view recompress = "";
 };
 constexpr Compression kCompressions[] = {
     {"\x1F\x8B", "gzip", "gzip -d"},
@@ -43,8 +46,9 @@ constexpr Compression kCompressions[] = {
     {"BZh", "bzip2", "bzip2 -d"},
     {"\xFD"
      "7zXZ",
-     "xz", "xz -d"},
-    {"\x04\x22\x4D\x18", "LZ4", "lz4 -d"},
+     "xz", "xz -d", "xz -dc x.tar.xz | zstd -o x.tar.zst"},
+    {"\x04\x22\x4D\x18", "LZ4", "lz4 -d",
+     "lz4 -dc x.tar.lz4 | zstd -o x.tar.zst"},
 };
 
 absl::Status CheckCompression(ObjectWindow& window) {
@@ -55,10 +59,19 @@ absl::Status CheckCompression(ObjectWindow& window) {
                                start.size());
   for (const Compression& compression : kCompressions) {
     if (!absl::StartsWith(text, compression.start)) continue;
+    if (!compression.recompress.empty()) {
+      return absl::UnimplementedError(absl::StrCat(
+          "byte 0: the archive is compressed (", compression.name,
+          "), which is not read; gzip, Zstandard and bzip2 are (.gz, .tgz, "
+          ".zst, .zstd, .bz2): decompress it (`",
+          compression.command, " FILE`), or compress it again (`",
+          compression.recompress, "`); images gain nothing by compression"));
+    }
     return absl::UnimplementedError(absl::StrCat(
         "byte 0: the archive is compressed (", compression.name,
         "), and its name does not end in .gz, .tgz, .zst, .zstd or .bz2: "
-        "decompress it (`",
+        "decompress it "
+        "(`",
         compression.command,
         " FILE`), or give it such a name; images gain nothing by "
         "compression"));

@@ -108,6 +108,7 @@ class Inference {
     if (image.empty() && label.empty() && options_.fields.empty()) {
       MR_RETURN_IF_ERROR(AddAll());
     }
+    MR_RETURN_IF_ERROR(CheckRaggedAreFields(imagenet));
     return ExampleRule::Create(std::move(schema_), std::move(names_),
                                class_field_,
                                imagenet ? kImagenetFirstLabel : 0);
@@ -131,6 +132,26 @@ class Inference {
   absl::Status CheckNames() const {
     for (const std::string& name : options_.ragged) {
       MR_RETURN_IF_ERROR(Find(name).status());
+    }
+    return absl::OkStatus();
+  }
+
+  // Options that choose the features would drop a ragged one without a word.
+  absl::Status CheckRaggedAreFields(bool imagenet) const {
+    for (const std::string& name : options_.ragged) {
+      if (std::find(names_.begin(), names_.end(), name) != names_.end()) {
+        continue;
+      }
+      std::vector<std::string> fields = options_.fields;
+      fields.push_back(name);
+      return absl::InvalidArgumentError(absl::StrCat(
+          "option ragged of a tfrecord: dataset names feature ", Quoted(name),
+          ", which is left out because ",
+          imagenet ? "preset=imagenet takes image and label alone: write "
+                     "preset=imagenet&fields="
+                   : "other options choose the features: write fields=",
+          CleanText(absl::StrJoin(fields, ","), kMaxQuotedBytes),
+          ", or leave it out of ragged"));
     }
     return absl::OkStatus();
   }

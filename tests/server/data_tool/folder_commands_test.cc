@@ -65,8 +65,8 @@ TEST_F(FolderCommandsTest, IndexMakesTheFingerprintOfThePackedDataset) {
       before.out,
       AllOf(HasSubstr("format       imagefolder"), HasSubstr("samples      3"),
             HasSubstr("label: tensor int64 [], 2 classes: cat, dog"),
-            HasSubstr("(of names, sizes and times; `millrace-data "
-                      "index` makes that of the content)"),
+            HasSubstr("(of names, sizes and times; `millrace-data index " +
+                      Uri() + "` makes that of the content)"),
             Not(HasSubstr(fingerprint))));
   const Result indexed = Call({"index", "--input=" + Images(), Cache()});
   EXPECT_EQ(indexed.code, 0) << indexed.err;

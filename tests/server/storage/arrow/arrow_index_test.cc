@@ -108,6 +108,8 @@ TEST_F(ArrowIndexTest, StopsAndRefuses) {
   EXPECT_TRUE(absl::IsCancelled(stopped.status())) << stopped.status();
   const auto headers = Index({.headers_only = true});
   EXPECT_TRUE(absl::IsInvalidArgument(headers.status())) << headers.status();
+  EXPECT_THAT(std::string(headers.status().message()),
+              testing::HasSubstr("not for arrow: files"));
   const auto off = IndexDataset(uri_, {.cache_dir = "off"}, {});
   EXPECT_TRUE(absl::IsFailedPrecondition(off.status())) << off.status();
 }

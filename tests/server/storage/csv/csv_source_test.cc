@@ -305,7 +305,9 @@ TEST_F(CsvSourceTest, BadRowsAreNamedWithTheirLines) {
                                "line 3",
         std::string("line 9: "),
         std::string("; repair or remove them, or pack the table without such "
-                    "rows (`millrace-data pack --format=csv --skip_bad`)")}) {
+                    "rows (`millrace-data pack --format=csv --skip_bad "
+                    "--input=") +
+            folder_ / "labels.csv --output=lmdb:FILE`)"}) {
     EXPECT_THAT(refused, HasSubstr(part));
   }
   EXPECT_FALSE(std::filesystem::exists(options_.cache_dir));

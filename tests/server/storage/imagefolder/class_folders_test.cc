@@ -337,7 +337,8 @@ TEST(ClassFoldersTest, AdviceForUris) {
   EXPECT_THAT(parts, HasSubstr("open each part by itself "
                                "(imagefolder:/in/train), or pack the folder "
                                "with `millrace-data pack --format=imagefolder "
-                               "--input=/in --labels_from_folders`"));
+                               "--input=/in --labels_from_folders "
+                               "--output=lmdb:FILE`"));
   const std::string deeper =
       Refusal({"photos/cat/1.jpg", "photos/dog/1.jpg"}, {}, FolderUse::kUri);
   EXPECT_THAT(deeper, HasSubstr("open that folder (imagefolder:/in/photos)"));

@@ -307,7 +307,8 @@ TEST_F(FolderScanTest, ImagesOfOtherFormatsAreBadAndEmptyClassesAreFound) {
 TEST_F(FolderScanTest, FoldersThatAreNoClassesAreRefused) {
   EXPECT_THAT(Refusal(), HasSubstr("contains no folders"));
   tree_.AddAll({"1.jpg"});
-  EXPECT_THAT(Refusal(), HasSubstr("contains no folders, but 1 image"));
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("contains no folders, but 1 image"),
+                               HasSubstr("into a table (csv:PATH)")));
   tree_.AddAll(
       {"train/cat/1.jpg", "train/dog/1.jpg", "val/cat/1.jpg", "val/dog/1.jpg"});
   EXPECT_THAT(Refusal(), HasSubstr("parts of a dataset"));

@@ -391,6 +391,11 @@ TEST_F(TarFormatTest, ArchivesThatAreRefused) {
       AllOf(HasSubstr("compressed (gzip)"), HasSubstr("`gzip -d FILE`")));
   EXPECT_THAT(Refusal("\x28\xB5\x2F\xFD"), HasSubstr("`zstd -d FILE`"));
   EXPECT_THAT(Refusal("BZh9"), HasSubstr("bzip2"));
+  EXPECT_THAT(Refusal("\xFD"
+                      "7zXZ"),
+              AllOf(HasSubstr("compressed (xz), which is not read; gzip, "),
+                    HasSubstr("`xz -dc x.tar.xz | zstd -o x.tar.zst`"),
+                    ::testing::Not(HasSubstr("give it such a name"))));
   EXPECT_THAT(
       Refusal(TarMemberBytes("1.jpg", std::string(5000, 'x')).substr(0, 3000)),
       HasSubstr("byte 0: the data of member '1.jpg' (5000 bytes) end "

@@ -174,6 +174,9 @@ TEST(ExampleSchema, RefusalsNameFeatureAndWayOut) {
        "the first record of the dataset has no feature 'missing' that an "
        "option names; it has empty, floats, good, none, texts, texts0"},
       {{{"ragged", "missing"}}, "has no feature 'missing'"},
+      {{{"label", "good"}, {"fields", "floats"}, {"ragged", "empty"}},
+       "names feature 'empty', which is left out because other options choose "
+       "the features: write fields=floats,empty, or leave"},
       {{{"image", "good"}},
        "feature 'good' has 1 integer in the first record "
        "of the dataset, and an image is one byte string"},
