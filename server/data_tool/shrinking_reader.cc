@@ -169,10 +169,11 @@ class ShrinkingReaderImpl final : public ShrinkingReader {
     const int64_t encoded = counts_[static_cast<int>(Outcome::kEncoded)];
     const int64_t fits = counts_[static_cast<int>(Outcome::kFits)];
     const int64_t foreign = counts_[static_cast<int>(Outcome::kOfOperators)];
+    const int64_t all = encoded + fits + foreign;
     std::string text =
-        absl::StrFormat(options_.max_side > 0 ? "made %d of %d images smaller"
-                                              : "encoded %d of %d images again",
-                        encoded, encoded + fits + foreign);
+        options_.max_side > 0
+            ? absl::StrFormat("made %d of %d images smaller", encoded, all)
+            : absl::StrFormat("encoded %d of %d images again", encoded, all);
     if (encoded > 0) {
       absl::StrAppendFormat(&text, ": %s became %s (%+.1f %%)",
                             SizeText(bytes_before_), SizeText(bytes_after_),
