@@ -41,8 +41,8 @@ def commands(text):
 # Values that the reader replaces: N, FILE.textproto, HOST:7001, ….
 _PLACEHOLDER = re.compile(r"(?:.*:)?[A-Z][A-Z_]*(?:[.:].*)?|.*(?:…|\.\.\.).*")
 # Flags whose file or address the trials have: they are tried, whatever the document names.
-STOOD_IN = {"--endpoint", "--pipeline", "--check_pipeline", "--config", "--operators", "--run",
-             "--files", "--init_weights", "--port_file"}
+STOOD_IN = {"--apply", "--endpoint", "--pipeline", "--check_pipeline", "--config", "--operators",
+             "--run", "--files", "--init_weights", "--port_file"}
 # Sentences name a flag without a value, as "millrace-server without --threads": without one,
 # only what is nothing but a command is one.
 _ARGUMENT = re.compile(r"|-.*|.*[./:].*")

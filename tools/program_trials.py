@@ -71,6 +71,11 @@ transforms { center_crop { height: 24 width: 24 } }
 outputs { field: "image" }
 outputs { field: "label" }
 """
+# For --apply, and what --remainder needs behind it.
+_APPLIED = """transforms { decode_image { mode: EXACT } }
+transforms { center_crop { height: 20 width: 20 } }
+"""
+_RANDOM = "transforms { horizontal_flip {} }\n"
 # Datasets that a preset needs, where a line does not name one.
 _PRESET_DATA = {"imagenet_train": "photos", "imagenet_eval": "photos",
                 "segmentation_train": "streets"}
@@ -81,6 +86,7 @@ _EXIT_CODES = {
 }
 # Flags that a flag needs beside it, for sentences that name the flag alone.
 COMPANIONS = {
+    "--apply_as": ["--apply=FILE"],
     "--checkpoint_every": ["--checkpoint=c"],
     "--classes": ["--dataset=streets", "--preset=segmentation_train", "--model=unet"],
     "--expect_epochs": ["--files=runs"],
@@ -252,6 +258,10 @@ class Trials:
             return "--server=" + os.path.join(world.bin_dir, "millrace-server")
         if name in ("--pipeline", "--check_pipeline"):
             return f"{name}={pipeline}"
+        if name == "--apply":
+            applied = os.path.join(folder, "apply.textproto")
+            _write(applied, (_APPLIED + (_RANDOM if "--remainder" in names else "")).encode())
+            return f"--apply={applied}"
         if name == "--operators":
             return f"--operators={world.built}/docs/example/operators/{os.path.basename(value)}"
         if name == "--config":
