@@ -80,17 +80,6 @@ absl::StatusOr<ContentRecord> DecodeContentRecord(absl::string_view bytes) {
   return record;
 }
 
-void SetContent(const std::vector<Hash128>& sums, DatasetInfo* info) {
-  ContentSum content;
-  for (size_t i = 0; i < sums.size(); ++i) {
-    info->mutable_shards(static_cast<int>(i))
-        ->set_content_sum(HashToHex(sums[i]));
-    content.Add(sums[i]);
-  }
-  info->set_fingerprint(
-      DatasetFingerprint(info->samples(), info->schema(), content.value()));
-}
-
 bool FindContentSums(const ExtentUri& uri, const std::string& cache_dir,
                      ContentRecord* record) {
   const std::string folder = CacheFolder(cache_dir);

@@ -21,8 +21,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/dataset.pb.h"
-#include "proto/names.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/extents/extent_uri.h"
 #include "server/storage/objects/object_reader.h"
@@ -40,9 +38,6 @@ std::string EncodeContentRecord(const ContentRecord& record);
 
 // DataLoss: the bytes are none.
 absl::StatusOr<ContentRecord> DecodeContentRecord(absl::string_view bytes);
-
-// Sets the content hashes of the shards and the fingerprint of the content.
-void SetContent(const std::vector<Hash128>& sums, DatasetInfo* info);
 
 // Fills `sums` of `record` from the cache folder. False: there is no record of
 // the dataset in this version. The log says why a record is not used.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/usage_error.h"
+#include "server/storage/content_record.h"
 #include "server/storage/extents/extent_uri.h"
 #include "server/storage/extents/field_rule.h"
 #include "server/storage/foreign_lmdb/environment.h"
@@ -285,7 +286,7 @@ absl::StatusOr<std::unique_ptr<RecordSource>> OpenForeignLmdb(
   }
   ContentRecord known = opened->content;
   if (FindContentSums(uri, options.cache_dir, &known)) {
-    SetContent(known.sums, &info);
+    SetContentSums(known.sums, &info);
   }
   return std::make_unique<ForeignSource>(
       std::move(info), std::move(environments), std::move(parsed),
