@@ -30,6 +30,7 @@
 #include "server/storage/cache_folder.h"
 #include "server/storage/content_hash.h"
 #include "server/storage/little_endian.h"
+#include "server/storage/unpack/object_file.h"
 
 namespace millrace::storage {
 namespace {
@@ -177,22 +178,6 @@ void RemoveAll(const std::string& folder) {
   rmdir(folder.c_str());
 }
 
-class ReaderFile final : public PackedFile {
- public:
-  ReaderFile(ObjectReader& files, const std::string& name,
-             const ObjectIdentity& identity)
-      : files_(files), name_(name), identity_(identity) {}
-  uint64_t size() const override { return identity_.bytes; }
-  absl::Status Read(uint64_t offset, absl::Span<uint8_t> data) override {
-    return files_.Read(name_, identity_, offset, data);
-  }
-
- private:
-  ObjectReader& files_;
-  const std::string& name_;
-  const ObjectIdentity& identity_;
-};
-
 class FileSink final : public RawSink {
  public:
   FileSink(int fd, const std::string& path, uint64_t limit)
@@ -241,7 +226,7 @@ absl::Status UnpackTo(int fd, const std::string& path, const std::string& name,
   const std::vector<uint64_t>& sizes = packed.raw_sizes;
   const uint64_t limit =
       sizes.empty() ? max_bytes : *absl::c_max_element(sizes);
-  ReaderFile file(files, name, identity);
+  ObjectFile file(files, name, identity);
   FileSink sink(fd, path, limit);
   const absl::Status status = packed.unpacker->Unpack(file, sink);
   MR_RETURN_IF_ERROR(sink.status());

@@ -17,6 +17,7 @@
 #include "common/thread.h"
 #include "common/usage_error.h"
 #include "server/storage/cache_folder.h"
+#include "server/storage/unpack/object_file.h"
 
 namespace millrace::storage {
 namespace {
@@ -66,22 +67,6 @@ absl::Status Changed(const std::string& name) {
       "the server: the file is then decompressed again"));
 }
 
-class SizedFile final : public PackedFile {
- public:
-  SizedFile(ObjectReader& files, const std::string& name,
-            const ObjectIdentity& identity)
-      : files_(files), name_(name), identity_(identity) {}
-  uint64_t size() const override { return identity_.bytes; }
-  absl::Status Read(uint64_t offset, absl::Span<uint8_t> data) override {
-    return files_.Read(name_, identity_, offset, data);
-  }
-
- private:
-  ObjectReader& files_;
-  const std::string& name_;
-  const ObjectIdentity& identity_;
-};
-
 // Of a compressed file, with the size of its raw bytes.
 ObjectIdentity WithRawBytes(ObjectIdentity identity, const Unpacker& unpacker,
                             uint64_t raw_bytes) {
@@ -110,7 +95,7 @@ absl::StatusOr<std::optional<uint64_t>> UnpackedObjects::RoomFor(
     if (!object->packed.raw_sizes.empty()) {
       bytes = *absl::c_max_element(object->packed.raw_sizes);
     } else {
-      SizedFile file(files_, object->name, object->identity);
+      ObjectFile file(files_, object->name, object->identity);
       auto claimed = object->packed.unpacker->ClaimedBytes(file);
       if (!claimed.ok()) {
         return absl::Status(
