@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/byte_budget.h"
 #include "common/byte_size.h"
@@ -133,6 +134,11 @@ class ArrowSource final : public RecordSource {
       const IpcFile::Header& header) const;
 
  private:
+  using VisitBatch =
+      absl::FunctionRef<void(int shard, int batch, const DecodedSize& size)>;
+  // Calls `visit` with the decoded size of each compressed batch's `fields`.
+  void ForEachCompressedBatch(const std::vector<int>& fields,
+                              VisitBatch visit) const;
   // Sets max_batch_bytes. Errors as Project().
   absl::Status Measure(uint64_t cache_bytes, Projection* projection) const;
   absl::Status TooLarge(int shard, int batch, const DecodedSize& size,
@@ -182,34 +188,42 @@ absl::Status ArrowSource::TooLarge(int shard, int batch,
       "write_feather: compression='uncompressed', chunksize=1000)"));
 }
 
-absl::Status ArrowSource::Measure(uint64_t cache_bytes,
-                                  Projection* projection) const {
-  if (!dataset_->compressed()) return absl::OkStatus();
+void ArrowSource::ForEachCompressedBatch(const std::vector<int>& fields,
+                                         VisitBatch visit) const {
   IpcFile::Header header;
   DecodedSize size;
-  DecodedSize largest;
-  int largest_shard = -1;
-  int largest_batch = 0;
   for (int s = 0; s < dataset_->shards(); ++s) {
     const Shard& shard = dataset_->shard(s);
     if (!shard.file->compressed()) continue;
-    const Layouts layouts = LayoutsOf(shard, projection->fields);
+    const Layouts layouts = LayoutsOf(shard, fields);
     for (int batch = 0; batch < shard.file->batches(); ++batch) {
       // Damage is reported when the batch is read: other samples are served.
-      if (!shard.file->ReadHeader(batch, &header) ||
-          !IsCompressed(header.message) ||
-          !SizeOfBatch(header.message, shard.file->Body(batch, header), layouts,
-                       &size)
-               .ok()) {
-        continue;
+      if (shard.file->ReadHeader(batch, &header) &&
+          IsCompressed(header.message) &&
+          SizeOfBatch(header.message, shard.file->Body(batch, header), layouts,
+                      &size)
+              .ok()) {
+        visit(s, batch, size);
       }
-      if (size.Sum() <= projection->max_batch_bytes) continue;
-      projection->max_batch_bytes = size.Sum();
-      largest = size;
-      largest_shard = s;
-      largest_batch = batch;
     }
   }
+}
+
+absl::Status ArrowSource::Measure(uint64_t cache_bytes,
+                                  Projection* projection) const {
+  if (!dataset_->compressed()) return absl::OkStatus();
+  DecodedSize largest;
+  int largest_shard = -1;
+  int largest_batch = 0;
+  ForEachCompressedBatch(projection->fields,
+                         [&](int shard, int batch, const DecodedSize& size) {
+                           if (size.Sum() <= projection->max_batch_bytes)
+                             return;
+                           projection->max_batch_bytes = size.Sum();
+                           largest = size;
+                           largest_shard = shard;
+                           largest_batch = batch;
+                         });
   if (projection->max_batch_bytes <= cache_bytes) return absl::OkStatus();
   return TooLarge(largest_shard, largest_batch, largest, projection->fields,
                   cache_bytes);
@@ -220,26 +234,13 @@ absl::Status ArrowSource::CheckAnyField(bool usage) const {
   const auto fields = static_cast<size_t>(info().schema().fields_size());
   const std::vector<int> all = Numbers(std::vector<bool>(fields, true));
   std::vector<bool> fits(fields, true);
-  IpcFile::Header header;
-  DecodedSize size;
-  for (int s = 0; s < dataset_->shards(); ++s) {
-    const Shard& shard = dataset_->shard(s);
-    const Layouts layouts = LayoutsOf(shard, all);
-    for (int batch = 0; batch < shard.file->batches(); ++batch) {
-      if (!shard.file->ReadHeader(batch, &header) ||
-          !IsCompressed(header.message) ||
-          !SizeOfBatch(header.message, shard.file->Body(batch, header), layouts,
-                       &size)
-               .ok()) {
-        continue;
-      }
-      for (size_t i = 0; i < fields; ++i) {
-        const DecodedSize alone = {.columns = {size.columns[i]},
-                                   .codec = size.codec};
-        if (alone.Sum() > cache_.max_bytes()) fits[i] = false;
-      }
+  ForEachCompressedBatch(all, [&](int, int, const DecodedSize& size) {
+    for (size_t i = 0; i < fields; ++i) {
+      const DecodedSize alone = {.columns = {size.columns[i]},
+                                 .codec = size.codec};
+      if (alone.Sum() > cache_.max_bytes()) fits[i] = false;
     }
-  }
+  });
   const auto refused = std::find(fits.begin(), fits.end(), false);
   if (refused == fits.end()) return absl::OkStatus();
   std::vector<bool> alone(fields);
