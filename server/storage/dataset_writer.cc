@@ -22,6 +22,7 @@
 #include "common/status_macros.h"
 #include "common/usage_error.h"
 #include "server/storage/format_registry.h"
+#include "server/storage/little_endian.h"
 #include "server/storage/shard_paths.h"
 #include "server/storage/shard_set.h"
 
@@ -64,15 +65,9 @@ absl::Status NotInOneStep(const std::string& folder, absl::string_view why) {
       "; pack into another folder, then remove the old one and take its name"));
 }
 
-void AddNumber(uint64_t number, std::string* bytes) {
-  for (int shift = 0; shift < 64; shift += 8) {
-    bytes->push_back(static_cast<char>(number >> shift));
-  }
-}
-
 // Bytes of a hash's input: a text is its length and its bytes.
 void AddText(absl::string_view text, std::string* bytes) {
-  AddNumber(text.size(), bytes);
+  AppendU64(text.size(), bytes);
   absl::StrAppend(bytes, text);
 }
 
@@ -201,8 +196,8 @@ PackingJournal::Content DatasetWriter::JournalOf() const {
   PackingJournal::Content content;
   std::string flags;
   AddText(format_.scheme(), &flags);
-  AddNumber(static_cast<uint64_t>(options_.shards), &flags);
-  AddNumber(options_.shard_bytes, &flags);
+  AppendU64(static_cast<uint64_t>(options_.shards), &flags);
+  AppendU64(options_.shard_bytes, &flags);
   AddText(options_.resume_flags, &flags);
   for (const std::string& line : info_.prepared()) AddText(line, &flags);
   content.flags = HashOf(flags);
@@ -336,7 +331,7 @@ std::string DatasetWriter::SetId() const {
   for (const std::string& line : info_.prepared()) AddText(line, &bytes);
   ContentSum sum;
   for (const Shard& shard : shards_) {
-    AddNumber(static_cast<uint64_t>(shard.metadata.first_sample()), &bytes);
+    AppendU64(static_cast<uint64_t>(shard.metadata.first_sample()), &bytes);
     sum.Add(FromHex(shard.metadata.content_sum()));
     AddText(shard.metadata.content_sum(), &bytes);
   }
